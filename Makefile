@@ -1,0 +1,104 @@
+# SPDX-License-Identifier: MIT
+# ctitan. Sources are found by wildcard: adding a file needs no edit here. `make help` lists the targets.
+#
+# Variants build side by side:  make SANITIZER=address|undefined|thread ...   goes to build/<sanitizer>
+MAKEFLAGS += --no-builtin-rules
+.SUFFIXES:
+CC       = gcc
+PREFIX   = /usr/local
+VERSION  = 0.1.0
+SANITIZER =
+VARIANT  := $(or $(SANITIZER),release)
+B        := build/$(VARIANT)
+
+WARNINGS := -Wall -Wextra -Wstrict-prototypes -Wmissing-prototypes -Wvla -Wwrite-strings -Wpointer-arith -Wshadow \
+            -Wold-style-definition -Wundef
+ifdef DEVELOPER
+WARNINGS += -Werror
+endif
+CPPFLAGS = -D_GNU_SOURCE -DCTITAN_VERSION='"$(VERSION)"' -Isrc -I. -I$(B)/generated
+# -ffp-contract=off: the same bits on every machine; fast kernels ask for fused multiply-add by intrinsics
+CFLAGS   = -std=c11 -O2 -g -fPIC -fno-omit-frame-pointer -ffp-contract=off $(WARNINGS)
+LDFLAGS  = -rdynamic
+LDLIBS   = -lyaml -ljansson -lpcre2-8 -lprotobuf-c -lpthread -ldl -lm
+ifdef SANITIZER
+ifeq ($(SANITIZER),address)
+FLAGS_S  := -fsanitize=address,undefined -fno-sanitize-recover=undefined
+else
+FLAGS_S  := -fsanitize=$(SANITIZER) -fno-sanitize-recover=undefined
+endif
+CFLAGS   += -O1 $(FLAGS_S)
+LDFLAGS  += $(FLAGS_S)
+endif
+
+SOURCES  := $(filter-out src/main.c src/mpi/% src/cuda/%,$(wildcard src/*/*.c src/*/*/*.c)) $(wildcard kernels/cpu/*.c)
+PROTOS   := $(wildcard third_party/proto/*.proto)
+PB_C     := $(PROTOS:third_party/proto/%.proto=$(B)/generated/%.pb-c.c)
+OBJECTS  := $(SOURCES:%.c=$(B)/%.o) $(PB_C:.c=.o)
+TESTS_C  := $(wildcard tests/*/test_*.c)
+TESTS    := $(TESTS_C:tests/%.c=$(B)/tests/%)
+SUPPORT  := $(wildcard tests/support/*.c)
+FUZZERS  := $(patsubst tests/fuzz/%.c,%,$(wildcard tests/fuzz/fuzz_*.c))
+BENCHES  := $(patsubst bench/%.c,$(B)/bench/%,$(wildcard bench/bench_*.c))
+MPICC    := $(shell command -v mpicc 2>/dev/null)
+PLUGINS  := $(if $(and $(MPICC),$(wildcard src/mpi/*.c)),$(B)/libctitan_mpi.so)
+
+.PHONY: all test check lint bench fuzz docs install uninstall clean help format tests-built sanitize soak
+all: $(B)/ctitan $(PLUGINS) ## build the program and the plugins this machine can build
+
+$(B)/ctitan: $(B)/src/main.o $(B)/libctitan.a
+	$(CC) $(LDFLAGS) -o $@ $< -Wl,--whole-archive $(B)/libctitan.a -Wl,--no-whole-archive $(LDLIBS)
+	@[ "$(VARIANT)" != release ] || ln -sf $(B)/ctitan ctitan
+$(B)/libctitan.a: $(OBJECTS)
+	@rm -f $@
+	ar rcs $@ $^
+$(B)/libctitan_mpi.so: $(wildcard src/mpi/*.c) $(wildcard src/*/*.h)
+	@mkdir -p $(@D)
+	$(MPICC) $(CPPFLAGS) $(CFLAGS) -shared -o $@ $(wildcard src/mpi/*.c) $(if $(SANITIZER),$(FLAGS_S))
+
+# A file named <family>_avx2.c or <family>_avx512.c is compiled for that instruction set and called only where the CPU has it.
+ISA = $(if $(findstring _avx2.,$<),-mavx2 -mfma -O3)$(if $(findstring _avx512.,$<),-mavx512f -mavx512dq -mavx512bw -mavx512vl -mfma -O3)
+$(B)/%.o: %.c Makefile | $(PB_C)
+	@mkdir -p $(@D)
+	$(CC) $(CPPFLAGS) $(CFLAGS) $(ISA) -MMD -MP -c -o $@ $<
+$(B)/generated/%.o: $(B)/generated/%.c
+	$(CC) $(CPPFLAGS) $(filter-out -W%,$(CFLAGS)) -c -o $@ $<
+$(B)/generated/%.pb-c.c: third_party/proto/%.proto
+	@mkdir -p $(@D)
+	protoc-c --c_out=$(@D) -Ithird_party/proto $<
+.PRECIOUS: $(B)/generated/%.pb-c.c $(B)/%.o
+
+# ---- tests: every tests/<folder>/test_*.c is one program, tests/*/test_*.sh and .py one script ----
+$(B)/tests/%: $(B)/tests/%.o $(SUPPORT:%.c=$(B)/%.o) $(B)/libctitan.a
+	$(CC) $(LDFLAGS) -o $@ $< $(SUPPORT:%.c=$(B)/%.o) -Wl,--whole-archive $(B)/libctitan.a -Wl,--no-whole-archive -lcmocka $(LDLIBS)
+$(B)/bench/%: $(B)/bench/%.o $(B)/libctitan.a
+	$(CC) $(LDFLAGS) -o $@ $< -Wl,--whole-archive $(B)/libctitan.a -Wl,--no-whole-archive $(LDLIBS)
+tests-built: $(TESTS)
+test: all tests-built ## all tests that need nothing but the installer's packages (under 10 minutes)
+	tools/run_tests --build $(B) tests
+lint: ## layers, sizes, headers alone, shell, stale docs
+	tools/lint
+sanitize: ## address+undefined over the tests, thread over what is concurrent
+	tools/sanitize
+fuzz: ## TIME=60 seconds of each fuzzer
+	tools/fuzz $(or $(TIME),60)
+check: ## test + lint + sanitizers + fuzzing + the tests against PyPI peers
+	tools/check
+soak: all ## long runs by hand
+	tools/soak
+bench: all $(BENCHES) ## side-by-side measurements as JSON
+	tools/bench
+docs: all ## pages generated from the tables
+	tools/gen_docs
+format: ## clang-format on everything
+	clang-format -i $$(git ls-files '*.c' '*.h')
+install: all ## to PREFIX (/usr/local)
+	tools/install_to "$(DESTDIR)$(PREFIX)" "$(B)"
+uninstall:
+	tools/install_to --remove "$(DESTDIR)$(PREFIX)" "$(B)"
+clean:
+	rm -rf build ctitan
+help:
+	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 20
+
+-include $(OBJECTS:.o=.d) $(B)/src/main.d $(TESTS:=.d) $(SUPPORT:%.c=$(B)/%.d)

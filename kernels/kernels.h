@@ -1,0 +1,64 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The kernel table of one device and element type, filled from kernels.def.
+ *
+ * Kernels return nothing: what can go wrong is decided before (shapes by the plan, memory by the allocator); an asynchronous failure of
+ * a device is kept in the context and looked at after each action of the executor (kernel_context_check).
+ * Results do not depend on the number of threads. Accumulation is in float32 or better for every storage type.
+ */
+#ifndef KERNELS_KERNELS_H
+#define KERNELS_KERNELS_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/dtype.h"
+#include "base/error.h"
+#include "device/device.h"
+
+struct kernel_context {
+    struct device *device;  /* borrowed */
+    struct stream *stream;  /* borrowed; NULL on the CPU */
+    void *workspace;        /* borrowed; device memory of kernels_workspace_bytes() */
+    size_t workspace_bytes;
+    err_t failed;           /* sticky, set by kernels */
+    struct error error;
+};
+
+/* Shapes of scaled dot product attention. q is [sequences*length, heads, d_qk] with row strides in elements, and so on. */
+struct attention {
+    int64_t sequences, length;     /* tokens = sequences * length */
+    int64_t heads, kv_heads;       /* heads % kv_heads == 0 (grouped queries, Ainslie et al. 2023) */
+    int64_t d_qk, d_v;
+    int64_t ld_q, ld_k, ld_v, ld_out; /* elements from one token to the next, also of the gradients */
+    double scale;                  /* usually 1/sqrt(d_qk) */
+    bool causal;                   /* key j <= query i */
+    int64_t window;                /* 0 = all; else keys j > i - window */
+    const int32_t *document_start; /* [tokens], or NULL: keys j >= document_start[i] (index within the sequence) */
+};
+
+struct adamw_step {
+    double lr, beta1, beta2, eps, weight_decay;
+    double bias_correction1, bias_correction2; /* 1 - beta^step */
+    double gradient_scale;                     /* the clipping factor */
+};
+
+struct kernels {
+    const char *device; /* "cpu" */
+    const char *level;  /* "reference", "avx2", "avx512" */
+    enum dtype type;
+#define KERNEL(name, family, arguments, help) void (*name) arguments;
+#include "kernels.def"
+#undef KERNEL
+};
+
+/* The table for a device and type. level: "auto" (the best this machine has), or one level by name; the reference fills what a level
+ * lacks on the CPU, where it is a version of the same code; on other devices a missing kernel is an error that names it. */
+err_t kernels_for(const struct kernels **out, const struct device *d, enum dtype type, const char *level, struct error *e) MUST_CHECK;
+
+/* Workspace that a context needs for these kernels with this many threads. */
+size_t kernels_workspace_bytes(const struct kernels *k, int threads);
+
+err_t kernel_context_check(struct kernel_context *c, struct error *e) MUST_CHECK;
+
+#endif

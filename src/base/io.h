@@ -1,0 +1,34 @@
+/* SPDX-License-Identifier: MIT */
+/* Files: whole reads, durable atomic writes, folders. Errors name the path, the system's reason and what to do where it is known. */
+#ifndef BASE_IO_H
+#define BASE_IO_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/error.h"
+#include "base/mem.h"
+#include "base/str.h"
+
+err_t io_read_file(const char *path, struct str *out, struct error *e) MUST_CHECK; /* appends the whole file */
+
+/* Writes path.tmp-<pid>, fsyncs it, renames it to path and fsyncs the folder: path holds the old or the new content, never a mix. */
+err_t io_write_atomic(const char *path, const void *bytes, size_t n, struct error *e) MUST_CHECK;
+
+err_t io_write_all(int fd, const void *bytes, size_t n, const char *path, struct error *e) MUST_CHECK; /* path: for messages */
+err_t io_make_folders(const char *path, struct error *e) MUST_CHECK; /* like mkdir -p */
+err_t io_remove_tree(const char *path, struct error *e) MUST_CHECK;  /* like rm -rf; a missing path is fine */
+err_t io_sync_folder(const char *path, struct error *e) MUST_CHECK;  /* fsync of a directory, makes a rename durable */
+
+bool io_exists(const char *path);
+bool io_is_folder(const char *path);
+int64_t io_file_bytes(const char *path); /* -1: no such file */
+
+/* "a/b" from "a" and "b" (an absolute b wins), in the arena; NULL = out of memory. */
+char *io_join(struct arena *a, const char *folder, const char *name);
+
+/* Names (not paths) in a folder, sorted bytewise, without "." and ".."; *out is an array of *n strings in the arena. */
+err_t io_list(const char *folder, struct arena *a, char ***out, int *n, struct error *e) MUST_CHECK;
+
+#endif

@@ -1,0 +1,27 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Subcommands of the program: one file each, cli/<name>.c, declared once in commands.def.
+ *
+ * A command gets argv with its own name at argv[0]. It returns an exit code; a message left in e is printed by main after the
+ * command's name. Results go to stdout, everything else to stderr.
+ */
+#ifndef CLI_CLI_H
+#define CLI_CLI_H
+
+#include "base/error.h"
+
+enum cli_exit {
+    CLI_OK = 0,
+    CLI_FAILURE = 1,
+    CLI_USAGE = 2,    /* wrong command line or configuration */
+    CLI_STOPPED = 75, /* stopped on request with a checkpoint: start again to go on (EX_TEMPFAIL, for requeueing) */
+};
+
+#define COMMAND(name, help) int cli_##name(int argc, char **argv, struct error *e);
+#include "cli/commands.def"
+#undef COMMAND
+
+/* The exit code for a failed call: CLI_USAGE for usage and configuration errors, CLI_STOPPED for ERR_STOPPED, else CLI_FAILURE. */
+int cli_exit_code(err_t rc);
+
+#endif

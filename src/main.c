@@ -1,0 +1,47 @@
+/* SPDX-License-Identifier: MIT */
+/* The table of subcommands. Each lives in cli/<name>.c; only this file prints a command's error and decides the exit code. */
+#include <stdio.h>
+#include <string.h>
+
+#include "base/error.h"
+#include "cli/cli.h"
+
+static const struct {
+    const char *name;
+    int (*run)(int argc, char **argv, struct error *e);
+    const char *help;
+} commands[] = {
+#define COMMAND(name, help) {#name, cli_##name, help},
+#include "cli/commands.def"
+#undef COMMAND
+};
+
+enum { n_commands = (int)(sizeof commands / sizeof *commands) };
+
+static void usage(FILE *out)
+{
+    fputs("usage: ctitan COMMAND [arguments]      (ctitan COMMAND --help explains one)\n\n", out);
+    for (int i = 0; i < n_commands; i++)
+        fprintf(out, "  %-12s %s\n", commands[i].name, commands[i].help);
+    fputs("\nTo train in several processes use ./run_train.sh, which starts `ctitan train` under mpirun.\n", out);
+}
+
+int main(int argc, char **argv)
+{
+    struct error e = {0};
+    int status;
+
+    if (argc >= 2 && (strcmp(argv[1], "--version") == 0 || strcmp(argv[1], "version") == 0))
+        return printf("ctitan %s\n", CTITAN_VERSION), CLI_OK;
+    if (argc >= 2 && (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0 || strcmp(argv[1], "help") == 0))
+        return usage(stdout), CLI_OK;
+    for (int i = 0; argc >= 2 && i < n_commands; i++) {
+        if (strcmp(argv[1], commands[i].name) != 0) continue;
+        status = commands[i].run(argc - 1, argv + 1, &e);
+        if (e.message[0]) fprintf(stderr, "ctitan %s: %s\n", argv[1], e.message);
+        return status;
+    }
+    if (argc >= 2) fprintf(stderr, "ctitan: unknown command \"%s\"\n\n", argv[1]);
+    usage(stderr);
+    return CLI_USAGE;
+}
