@@ -22,7 +22,7 @@ static const char *advice(int error_number)
     }
 }
 
-static err_t io_fail(struct error *e, const char *what, const char *path)
+err_t io_fail(struct error *e, const char *what, const char *path)
 {
     int n = errno;
 
