@@ -20,6 +20,7 @@
     X(TRACE_OPTIMIZER, "optimizer")                                                                         \
     X(TRACE_CHECKPOINT, "checkpoint")                                                                       \
     X(TRACE_VALIDATION, "validation")                                                                       \
+    X(TRACE_PROFILE, "profile")                                                                             \
     X(TRACE_SINKS, "sinks")
 
 enum trace_phase {
