@@ -31,7 +31,7 @@ CFLAGS   += -O1 $(FLAGS_S)
 LDFLAGS  += $(FLAGS_S)
 endif
 
-SOURCES  := $(filter-out src/main.c src/mpi/% src/cuda/%,$(wildcard src/*/*.c src/*/*/*.c)) $(wildcard kernels/cpu/*.c)
+SOURCES  := $(filter-out src/main.c src/mpi/% src/cuda/%,$(wildcard src/*/*.c src/*/*/*.c)) $(wildcard kernels/*.c kernels/cpu/*.c)
 PROTOS   := $(wildcard third_party/proto/*.proto)
 PB_C     := $(PROTOS:third_party/proto/%.proto=$(B)/generated/%.pb-c.c)
 OBJECTS  := $(SOURCES:%.c=$(B)/%.o) $(PB_C:.c=.o)
@@ -57,7 +57,9 @@ $(B)/libctitan_mpi.so: $(wildcard src/mpi/*.c) $(wildcard src/*/*.h)
 	$(MPICC) $(CPPFLAGS) $(CFLAGS) -shared -o $@ $(wildcard src/mpi/*.c) $(if $(SANITIZER),$(FLAGS_S))
 
 # A file named <family>_avx2.c or <family>_avx512.c is compiled for that instruction set and called only where the CPU has it.
+ifeq ($(shell uname -m),x86_64)
 ISA = $(if $(findstring _avx2.,$<),-mavx2 -mfma -O3)$(if $(findstring _avx512.,$<),-mavx512f -mavx512dq -mavx512bw -mavx512vl -mfma -O3)
+endif
 $(B)/%.o: %.c Makefile | $(PB_C)
 	@mkdir -p $(@D)
 	$(CC) $(CPPFLAGS) $(CFLAGS) $(ISA) -MMD -MP -c -o $@ $<

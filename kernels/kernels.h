@@ -25,6 +25,11 @@ struct kernel_context {
     struct error error;
 };
 
+enum {
+    LABEL_IGNORED = -100,   /* cross_entropy: this row has no label */
+    ATTENTION_MAX_D = 1024, /* d_qk and d_v at most */
+};
+
 /* Shapes of scaled dot product attention. q is [sequences*length, heads, d_qk] with row strides in elements, and so on. */
 struct attention {
     int64_t sequences, length;     /* tokens = sequences * length */
@@ -35,6 +40,7 @@ struct attention {
     bool causal;                   /* key j <= query i */
     int64_t window;                /* 0 = all; else keys j > i - window */
     const int32_t *document_start; /* [tokens], or NULL: keys j >= document_start[i] (index within the sequence) */
+    /* A query that may see no key gets out = 0, lse = -inf and no gradient. */
 };
 
 struct adamw_step {

@@ -1,0 +1,42 @@
+/* SPDX-License-Identifier: MIT */
+/* AdamW, reference twin (Loshchilov, Hutter 2019, algorithm 2). */
+#ifndef REAL
+#include <math.h>
+
+#include "kernels/cpu/cpu.h"
+
+#define FAMILY "kernels/cpu/optimizer.c"
+#include "kernels/cpu/each_type.h"
+#else
+
+struct NAME(adamw) {
+    const struct adamw_step *step;
+    const REAL *gradient;
+    REAL *parameter, *first, *second; /* [n] each; the moments */
+};
+
+static void NAME(adamw_range)(void *arg, int64_t begin, int64_t end)
+{
+    const struct NAME(adamw) *s = arg;
+    const struct adamw_step *a = s->step;
+
+    for (int64_t i = begin; i < end; i++) {
+        double g = s->gradient[i] * a->gradient_scale;
+        double first = a->beta1 * s->first[i] + (1 - a->beta1) * g;
+        double second = a->beta2 * s->second[i] + (1 - a->beta2) * g * g;
+        double update = first / a->bias_correction1 / (sqrt(second / a->bias_correction2) + a->eps);
+
+        s->first[i] = (REAL)first;
+        s->second[i] = (REAL)second;
+        s->parameter[i] = (REAL)(s->parameter[i] - a->lr * (update + a->weight_decay * s->parameter[i]));
+    }
+}
+
+void NAME(adamw)(struct kernel_context *c, const struct adamw_step *step, int64_t n, const void *gradient, void *parameter,
+                 void *first, void *second)
+{
+    struct NAME(adamw) s = {.step = step, .gradient = gradient, .parameter = parameter, .first = first, .second = second};
+
+    cpu_for_ranges(c, n, cpu_rows_grain(1), NAME(adamw_range), &s);
+}
+#endif
