@@ -72,9 +72,11 @@ $(B)/generated/%.pb-c.c: third_party/proto/%.proto
 
 # ---- tests: every tests/<folder>/test_*.c is one program, tests/*/test_*.sh and .py one script ----
 $(B)/tests/%: $(B)/tests/%.o $(SUPPORT:%.c=$(B)/%.o) $(B)/libctitan.a
-	$(CC) $(LDFLAGS) -o $@ $< $(SUPPORT:%.c=$(B)/%.o) -Wl,--whole-archive $(B)/libctitan.a -Wl,--no-whole-archive -lcmocka $(LDLIBS)
+	$(CC) $(LDFLAGS) -o $@ $(filter %.o,$^) -Wl,--whole-archive $(B)/libctitan.a -Wl,--no-whole-archive -lcmocka $(LDLIBS)
+# the list of kernel cases serves the test and the bench
+$(B)/tests/kernels/test_kernels $(B)/bench/bench_kernels: $(B)/tests/kernels/cases.o
 $(B)/bench/%: $(B)/bench/%.o $(B)/libctitan.a
-	$(CC) $(LDFLAGS) -o $@ $< -Wl,--whole-archive $(B)/libctitan.a -Wl,--no-whole-archive $(LDLIBS)
+	$(CC) $(LDFLAGS) -o $@ $(filter %.o,$^) -Wl,--whole-archive $(B)/libctitan.a -Wl,--no-whole-archive $(LDLIBS)
 tests-built: $(TESTS)
 test: all tests-built ## all tests that need nothing but the installer's packages (under 10 minutes)
 	tools/run_tests --build $(B) tests

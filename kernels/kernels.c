@@ -29,24 +29,31 @@ static bool runs_here(const struct kernels *k)
     return true;
 }
 
+static bool is_level(const char *name)
+{
+    static const char *const names[] = {"auto", "avx512", "avx2", "reference"};
+
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
+        if (strcmp(names[i], name) == 0) return true;
+    return false;
+}
+
 err_t kernels_for(const struct kernels **out, const struct device *d, enum dtype type, const char *level, struct error *e)
 {
-    bool any = strcmp(level, "auto") == 0, known = any;
-
     *out = NULL;
     if (strcmp(d->ops->name, "cpu") != 0)
         return FAIL(e, ERR_UNSUPPORTED, "no kernels for the device \"%s\" in this build: use cpu", d->ops->name);
+    if (!is_level(level))
+        return FAIL(e, ERR_CONFIG, "unknown kernel level \"%s\": use auto, avx512, avx2 or reference", level);
     if (type != DTYPE_FLOAT32 && type != DTYPE_FLOAT64)
         return FAIL(e, ERR_UNSUPPORTED, "the cpu has no kernels for %s: use float32 or float64", dtype_name(type));
-    for (int i = 0; i < TABLES && !*out; i++) {
-        bool named = strcmp(tables[i]->level, level) == 0;
-
-        known = known || named;
-        if ((any || named) && tables[i]->type == type && runs_here(tables[i])) *out = tables[i];
+    for (int i = 0; i < TABLES; i++) {
+        if (tables[i]->type != type || !runs_here(tables[i])) continue;
+        if (strcmp(level, "auto") != 0 && strcmp(level, tables[i]->level) != 0) continue;
+        *out = tables[i];
+        return ERR_NONE;
     }
-    if (*out) return ERR_NONE;
-    if (known) return FAIL(e, ERR_UNSUPPORTED, "this CPU lacks the instructions of the kernel level \"%s\": use auto", level);
-    return FAIL(e, ERR_CONFIG, "unknown kernel level \"%s\": use auto, avx512, avx2 or reference", level);
+    return FAIL(e, ERR_UNSUPPORTED, "this CPU lacks the instructions of the kernel level \"%s\": use auto", level);
 }
 
 size_t kernels_workspace_bytes(const struct kernels *k, int threads)
