@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: MIT
 # ctitan. Sources are found by wildcard: adding a file needs no edit here. `make help` lists the targets.
 #
-# Variants build side by side:  make SANITIZER=address|undefined|thread ...   goes to build/<sanitizer>
+# Variants build side by side:  make SANITIZER=address|undefined|thread|fuzz ...   goes to build/<sanitizer>
 MAKEFLAGS += --no-builtin-rules
 .SUFFIXES:
 CC       = gcc
@@ -24,10 +24,14 @@ LDLIBS   = -lyaml -ljansson -lpcre2-8 -lprotobuf-c -lpthread -ldl -lm
 ifdef SANITIZER
 ifeq ($(SANITIZER),address)
 FLAGS_S  := -fsanitize=address,undefined -fno-sanitize-recover=undefined
+else ifeq ($(SANITIZER),fuzz)
+CC       := clang-14
+FLAGS_S  := -fsanitize=fuzzer-no-link,address,undefined -fno-sanitize-recover=undefined
 else
 FLAGS_S  := -fsanitize=$(SANITIZER) -fno-sanitize-recover=undefined
 endif
-CFLAGS   += -O1 $(FLAGS_S)
+# warnings are the plain build's task: sanitizers bring false ones
+CFLAGS   += -O1 $(FLAGS_S) -w
 LDFLAGS  += $(FLAGS_S)
 endif
 
@@ -38,7 +42,7 @@ OBJECTS  := $(SOURCES:%.c=$(B)/%.o) $(PB_C:.c=.o)
 TESTS_C  := $(wildcard tests/*/test_*.c)
 TESTS    := $(TESTS_C:tests/%.c=$(B)/tests/%)
 SUPPORT  := $(wildcard tests/support/*.c)
-FUZZERS  := $(patsubst tests/fuzz/%.c,%,$(wildcard tests/fuzz/fuzz_*.c))
+FUZZERS  := $(patsubst %.c,$(B)/%,$(wildcard tests/fuzz/fuzz_*.c))
 BENCHES  := $(patsubst bench/%.c,$(B)/bench/%,$(wildcard bench/bench_*.c))
 MPICC    := $(shell command -v mpicc 2>/dev/null)
 PLUGINS  := $(if $(and $(MPICC),$(wildcard src/mpi/*.c)),$(B)/libctitan_mpi.so)
@@ -75,12 +79,16 @@ $(B)/tests/%: $(B)/tests/%.o $(SUPPORT:%.c=$(B)/%.o) $(B)/libctitan.a
 	$(CC) $(LDFLAGS) -o $@ $(filter %.o,$^) -Wl,--whole-archive $(B)/libctitan.a -Wl,--no-whole-archive -lcmocka $(LDLIBS)
 # the list of kernel cases serves the test and the bench
 $(B)/tests/kernels/test_kernels $(B)/bench/bench_kernels: $(B)/tests/kernels/cases.o
+# A fuzz target is explored by libFuzzer where SANITIZER=fuzz, else replay.c gives it the files of its corpus
+$(B)/tests/fuzz/%: $(B)/tests/fuzz/%.o $(if $(filter fuzz,$(SANITIZER)),,$(B)/tests/fuzz/replay.o) $(B)/libctitan.a
+	$(CC) $(LDFLAGS) $(if $(filter fuzz,$(SANITIZER)),-fsanitize=fuzzer) -o $@ $(filter %.o,$^) \
+	    -Wl,--whole-archive $(B)/libctitan.a -Wl,--no-whole-archive $(LDLIBS)
 $(B)/bench/%: $(B)/bench/%.o $(B)/libctitan.a
 	$(CC) $(LDFLAGS) -o $@ $(filter %.o,$^) -Wl,--whole-archive $(B)/libctitan.a -Wl,--no-whole-archive $(LDLIBS)
-tests-built: $(TESTS)
+tests-built: $(TESTS) $(FUZZERS)
 test: all tests-built ## all tests that need nothing but the installer's packages (under 10 minutes)
 	tools/run_tests --build $(B) tests
-lint: ## layers, sizes, headers alone, shell, stale docs
+lint: all ## layers, sizes, headers alone, shell, stale docs
 	tools/lint
 sanitize: ## address+undefined over the tests, thread over what is concurrent
 	tools/sanitize
@@ -105,4 +113,4 @@ clean:
 help:
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 20
 
--include $(OBJECTS:.o=.d) $(B)/src/main.d $(TESTS:=.d) $(SUPPORT:%.c=$(B)/%.d)
+-include $(OBJECTS:.o=.d) $(B)/src/main.d $(TESTS:=.d) $(FUZZERS:=.d) $(SUPPORT:%.c=$(B)/%.d)
