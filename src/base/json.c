@@ -119,7 +119,7 @@ void json_shortest(double value, char *out)
     }
 }
 
-void json_real(struct str *s, double value)
+void json_number(struct str *s, double value)
 {
     char text[32];
 

@@ -20,7 +20,7 @@ void json_key(struct str *s, const char *key);
 void json_text(struct str *s, const char *value); /* NULL is written as null */
 void json_int(struct str *s, int64_t value);
 void json_uint(struct str *s, uint64_t value);
-void json_real(struct str *s, double value); /* shortest text that reads back to the same double */
+void json_number(struct str *s, double value); /* shortest text that reads back to the same double */
 void json_bool(struct str *s, bool value);
 void json_raw(struct str *s, const char *json); /* an already written value */
 
