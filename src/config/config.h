@@ -2,9 +2,10 @@
 /*
  * The configuration of a run: read from YAML and arguments, checked, then const.
  *
- * Options are declared once, in fields.def; struct config below is made from it (cfg->training.local_batch_size). All problems of a
- * configuration are collected in struct config_problems and reported together: higher layers add theirs (a model's divisibility
- * rules, a data set that is not there) to the same collector before the run starts.
+ * Options are declared once, in fields.def; struct config below is made from it
+ * (cfg->training.local_batch_size). All problems of a configuration are collected in struct config_problems
+ * and reported together: higher layers add theirs (a model's divisibility rules, a data set that is not
+ * there) to the same collector before the run starts.
  */
 #ifndef CONFIG_CONFIG_H
 #define CONFIG_CONFIG_H
@@ -40,7 +41,9 @@ struct config_bool {
 
 /* struct config_training { ... } training; and so on */
 #define SECTION(name, path, help) struct config_##name {
-#define END(name) } name;
+#define END(name)                                                                                            \
+    }                                                                                                        \
+    name;
 #define INT(name, def, min, max, resume, status, help) int64_t name;
 #define REAL(name, def, min, max, resume, status, help) double name;
 #define BOOL(name, def, resume, status, help) bool name;
@@ -71,19 +74,23 @@ void config_problems_release(struct config_problems *p);
 /* ---- reading ---- */
 /*
  * argv[0 .. argc) are the arguments after the command's name:
- *   --config NAME|PATH          last one wins; without it CONFIG of the environment; without that all defaults
+ *   --config NAME|PATH          last one wins; without it CONFIG of the environment; without that all
+ * defaults
  *   --module NAME               model.name, as MODULE of the environment does
  *   section.key=value  --section.key=value  --section.key value  --section.flag  --section.no-flag
- * Problems go to p (all of them; ERR_CONFIG is returned when there is any); *out is then NULL. Other failures are e's alone.
+ * Problems go to p (all of them; ERR_CONFIG is returned when there is any); *out is then NULL. Other failures
+ * are e's alone.
  */
-err_t config_load(struct config **out, int argc, char **argv, struct config_problems *p, struct error *e) MUST_CHECK;
+err_t config_load(struct config **out, int argc, char **argv, struct config_problems *p,
+                  struct error *e) MUST_CHECK;
 /* The same for YAML text in memory, without environment; name stands for the file in messages. */
-err_t config_from_text(struct config **out, const char *yaml, size_t n, const char *name, struct config_problems *p,
-                       struct error *e) MUST_CHECK;
+err_t config_from_text(struct config **out, const char *yaml, size_t n, const char *name,
+                       struct config_problems *p, struct error *e) MUST_CHECK;
 void config_destroy(struct config *c);
+bool config_wants_help(int argc, char **argv); /* --help or -h is among the arguments */
 
-/* Fills in what depends on the number of ranks: data_parallel_shard_degree -1 and global_batch_size -1 become numbers; the rules
- * that need the world's size are checked. Call once, before the configuration is const. */
+/* Fills in what depends on the number of ranks: data_parallel_shard_degree -1 and global_batch_size -1 become
+ * numbers; the rules that need the world's size are checked. Call once, before the configuration is const. */
 void config_resolve(struct config *c, int world_size, struct config_problems *p);
 
 /* ---- asking ---- */
@@ -93,7 +100,8 @@ int config_missing_features(const struct config *c, struct str *out);
 /* 64 bits over all FIXED options: equal for runs that may go on from each other's checkpoints. */
 uint64_t config_hash(const struct config *c);
 
-/* An entry of optimizer.param_groups: "REGEX: weight_decay=0 lr_factor=0.5". pattern has pattern_length bytes, inside of text. */
+/* An entry of optimizer.param_groups: "REGEX: weight_decay=0 lr_factor=0.5". pattern has pattern_length
+ * bytes, inside of text. */
 struct config_param_group {
     const char *pattern;
     int pattern_length;
@@ -102,14 +110,16 @@ struct config_param_group {
 err_t config_param_group(struct config_param_group *out, const char *text, struct error *e) MUST_CHECK;
 
 /* ---- writing ---- */
-void config_print(const struct config *c, bool with_origins, struct str *out); /* YAML that reads back to the same values */
-void config_write_json(const struct config *c, struct str *out);               /* as one JSON value; secrets are "***" */
-void config_help(struct str *out); /* every option, one or two lines each */
-void config_docs(struct str *out); /* docs/config.md */
+void config_print(const struct config *c, bool with_origins,
+                  struct str *out);                              /* YAML that reads back to the same values */
+void config_write_json(const struct config *c, struct str *out); /* as one JSON value; secrets are "***" */
+void config_help(struct str *out);                               /* every option, one or two lines each */
+void config_docs(struct str *out);                               /* docs/config.md */
 
 /* ---- resuming ---- */
-/* Adds a problem for each FIXED option whose value differs from that in `json`, which config_write_json wrote (`where`: the file
- * it was found in). Options that `json` does not know are taken at their default. */
-void config_compare(const struct config *c, const char *json, size_t n, const char *where, struct config_problems *p);
+/* Adds a problem for each FIXED option whose value differs from that in `json`, which config_write_json wrote
+ * (`where`: the file it was found in). Options that `json` does not know are taken at their default. */
+void config_compare(const struct config *c, const char *json, size_t n, const char *where,
+                    struct config_problems *p);
 
 #endif

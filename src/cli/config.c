@@ -1,0 +1,98 @@
+/* SPDX-License-Identifier: MIT */
+/* ctitan config check|print|docs: what a configuration comes to, without a GPU and without a launch. */
+#include "config/config.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "base/str.h"
+#include "cli/cli.h"
+
+static const char USAGE[] = "usage: ctitan config check [OPTIONS]   report every problem of a configuration, "
+                            "and what this build lacks\n"
+                            "       ctitan config print [OPTIONS]   show every value and where it came from\n"
+                            "       ctitan config docs              print docs/config.md\n"
+                            "\n";
+
+static err_t put(struct str *text, FILE *to, struct error *e)
+{
+    err_t rc = str_ok(text, e);
+
+    if (!rc && (fwrite(str_text(text), 1, text->length, to) != text->length || fflush(to) != 0))
+        rc = FAIL(e, ERR_IO, "cannot write the output");
+    return rc;
+}
+
+static err_t help(struct error *e)
+{
+    struct str text = {0};
+    err_t rc;
+
+    str_add(&text, USAGE);
+    config_help(&text);
+    rc = put(&text, stdout, e);
+    str_release(&text);
+    return rc;
+}
+
+static err_t docs(struct error *e)
+{
+    struct str text = {0};
+    err_t rc;
+
+    config_docs(&text);
+    rc = put(&text, stdout, e);
+    str_release(&text);
+    return rc;
+}
+
+static void add_verdict(const struct config *c, struct str *out)
+{
+    struct str missing = {0};
+    int n = config_missing_features(c, &missing);
+
+    if (*config_file(c)) str_addf(out, "%s: ", config_file(c));
+    str_add(out, "no problems\n");
+    if (n) {
+        str_addf(out, "but `train` will refuse it, because this build lacks %s:\n%s",
+                 n == 1 ? "one thing" : "some things", str_text(&missing));
+    }
+    if (missing.failed) out->failed = true;
+    str_release(&missing);
+}
+
+static err_t check_or_print(bool is_print, int argc, char **argv, struct error *e)
+{
+    struct config_problems problems = {0};
+    struct config *c = NULL;
+    struct str text = {0};
+    err_t rc = config_load(&c, argc, argv, &problems, e);
+
+    if (rc == ERR_CONFIG) { /* all of them, however long */
+        fprintf(stderr, "%s\n", str_text(&problems.text));
+        FAIL(e, ERR_CONFIG, "%d problem%s", problems.n, problems.n == 1 ? "" : "s");
+    }
+    if (rc) goto out;
+    if (is_print)
+        config_print(c, true, &text);
+    else
+        add_verdict(c, &text);
+    rc = put(&text, stdout, e);
+out:
+    str_release(&text);
+    config_destroy(c);
+    config_problems_release(&problems);
+    return rc;
+}
+
+int cli_config(int argc, char **argv, struct error *e)
+{
+    const char *verb = argc > 1 ? argv[1] : "";
+
+    if (config_wants_help(argc - 1, argv + 1)) return cli_exit_code(help(e));
+    if (strcmp(verb, "check") == 0) return cli_exit_code(check_or_print(false, argc - 2, argv + 2, e));
+    if (strcmp(verb, "print") == 0) return cli_exit_code(check_or_print(true, argc - 2, argv + 2, e));
+    if (strcmp(verb, "docs") == 0 && argc == 2) return cli_exit_code(docs(e));
+    fputs(USAGE, stderr);
+    return cli_exit_code(FAIL(e, ERR_USAGE, "expected check, print or docs; --help lists every option"));
+}
