@@ -55,7 +55,7 @@ static void value_json(const struct config *c, const struct config_row *row, str
     struct str text = {0};
 
     switch (row->kind) {
-    case CONFIG_REAL: json_real(out, *(const double *)at); return;
+    case CONFIG_REAL: json_number(out, *(const double *)at); return;
     case CONFIG_TEXT: json_text(out, is_hidden(c, row) ? SECRET_SHOWN : *(const char *const *)at); return;
     case CONFIG_LIST:
         json_open(out, '[');
