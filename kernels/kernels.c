@@ -6,6 +6,28 @@
 
 #include "kernels/cpu/cpu.h"
 
+/* Which families have a fast twin of float32 and of float64: the others use the reference at every level. */
+#define FLOAT32_gemm(twin, reference) twin
+#define FLOAT64_gemm(twin, reference) twin
+#define FLOAT32_attention(twin, reference) reference
+#define FLOAT64_attention(twin, reference) reference
+#define FLOAT32_cross_entropy(twin, reference) reference
+#define FLOAT64_cross_entropy(twin, reference) reference
+#define FLOAT32_elementwise(twin, reference) reference
+#define FLOAT64_elementwise(twin, reference) reference
+#define FLOAT32_embedding(twin, reference) reference
+#define FLOAT64_embedding(twin, reference) reference
+#define FLOAT32_optimizer(twin, reference) reference
+#define FLOAT64_optimizer(twin, reference) reference
+#define FLOAT32_reduce(twin, reference) reference
+#define FLOAT64_reduce(twin, reference) reference
+#define FLOAT32_rmsnorm(twin, reference) reference
+#define FLOAT64_rmsnorm(twin, reference) reference
+#define FLOAT32_rope(twin, reference) reference
+#define FLOAT64_rope(twin, reference) reference
+#define FLOAT32_swiglu(twin, reference) reference
+#define FLOAT64_swiglu(twin, reference) reference
+
 #define KERNEL(name, family, arguments, help) .name = name##_float32,
 static const struct kernels reference_float32 = {
     .device = "cpu", .level = "reference", .type = DTYPE_FLOAT32,
@@ -19,15 +41,62 @@ static const struct kernels reference_float64 = {
 };
 #undef KERNEL
 
-/* From the best to the slowest. */
-static const struct kernels *const tables[] = {&reference_float32, &reference_float64};
-enum { TABLES = sizeof tables / sizeof tables[0] };
+#if defined(__x86_64__)
+#define KERNEL(name, family, arguments, help) .name = FLOAT32_##family(name##_float32_avx2, name##_float32),
+static const struct kernels avx2_float32 = {
+    .device = "cpu", .level = "avx2", .type = DTYPE_FLOAT32,
+#include "kernels.def"
+};
+#undef KERNEL
+#define KERNEL(name, family, arguments, help) .name = FLOAT64_##family(name##_float64_avx2, name##_float64),
+static const struct kernels avx2_float64 = {
+    .device = "cpu", .level = "avx2", .type = DTYPE_FLOAT64,
+#include "kernels.def"
+};
+#undef KERNEL
+#define KERNEL(name, family, arguments, help) .name = FLOAT32_##family(name##_float32_avx512, name##_float32),
+static const struct kernels avx512_float32 = {
+    .device = "cpu", .level = "avx512", .type = DTYPE_FLOAT32,
+#include "kernels.def"
+};
+#undef KERNEL
+#define KERNEL(name, family, arguments, help) .name = FLOAT64_##family(name##_float64_avx512, name##_float64),
+static const struct kernels avx512_float64 = {
+    .device = "cpu", .level = "avx512", .type = DTYPE_FLOAT64,
+#include "kernels.def"
+};
+#undef KERNEL
+#endif
 
-static bool runs_here(const struct kernels *k)
+static bool runs_anywhere(void) { return true; }
+static size_t no_workspace(int threads) { return (void)threads, (size_t)0; }
+
+#if defined(__x86_64__)
+static bool has_avx2(void) { return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma"); }
+
+static bool has_avx512(void)
 {
-    (void)k;
-    return true;
+    return has_avx2() && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512dq") &&
+           __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512vl");
 }
+#endif
+
+/* From the best to the slowest. */
+static const struct row {
+    const struct kernels *kernels;
+    bool (*runs_here)(void);
+    size_t (*workspace_bytes)(int threads);
+} rows[] = {
+#if defined(__x86_64__)
+    {&avx512_float32, has_avx512, gemm_workspace_float32_avx512},
+    {&avx512_float64, has_avx512, gemm_workspace_float64_avx512},
+    {&avx2_float32, has_avx2, gemm_workspace_float32_avx2},
+    {&avx2_float64, has_avx2, gemm_workspace_float64_avx2},
+#endif
+    {&reference_float32, runs_anywhere, no_workspace},
+    {&reference_float64, runs_anywhere, no_workspace},
+};
+enum { ROWS = sizeof rows / sizeof rows[0] };
 
 static bool is_level(const char *name)
 {
@@ -47,10 +116,11 @@ err_t kernels_for(const struct kernels **out, const struct device *d, enum dtype
         return FAIL(e, ERR_CONFIG, "unknown kernel level \"%s\": use auto, avx512, avx2 or reference", level);
     if (type != DTYPE_FLOAT32 && type != DTYPE_FLOAT64)
         return FAIL(e, ERR_UNSUPPORTED, "the cpu has no kernels for %s: use float32 or float64", dtype_name(type));
-    for (int i = 0; i < TABLES; i++) {
-        if (tables[i]->type != type || !runs_here(tables[i])) continue;
-        if (strcmp(level, "auto") != 0 && strcmp(level, tables[i]->level) != 0) continue;
-        *out = tables[i];
+    for (int i = 0; i < ROWS; i++) {
+        const struct kernels *k = rows[i].kernels;
+
+        if (k->type != type || (strcmp(level, "auto") != 0 && strcmp(level, k->level) != 0) || !rows[i].runs_here()) continue;
+        *out = k;
         return ERR_NONE;
     }
     return FAIL(e, ERR_UNSUPPORTED, "this CPU lacks the instructions of the kernel level \"%s\": use auto", level);
@@ -58,8 +128,8 @@ err_t kernels_for(const struct kernels **out, const struct device *d, enum dtype
 
 size_t kernels_workspace_bytes(const struct kernels *k, int threads)
 {
-    (void)k;
-    (void)threads;
+    for (int i = 0; i < ROWS; i++)
+        if (rows[i].kernels == k) return rows[i].workspace_bytes(threads);
     return 0;
 }
 

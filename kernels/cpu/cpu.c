@@ -4,7 +4,7 @@
 
 #include <stdatomic.h>
 
-static struct pool *pool_of(const struct kernel_context *c) { return c->device ? c->device->pool : NULL; }
+struct pool *cpu_pool(const struct kernel_context *c) { return c->device ? c->device->pool : NULL; }
 
 struct ranges {
     int64_t n, grain;
@@ -29,7 +29,7 @@ void cpu_for_ranges(struct kernel_context *c, int64_t n, int64_t grain, range_ta
 {
     struct ranges r = {.n = n, .grain = grain, .task = task, .arg = arg};
 
-    pool_run(pool_of(c), run_range, &r, (n + grain - 1) / grain);
+    pool_run(cpu_pool(c), run_range, &r, (n + grain - 1) / grain);
 }
 
 int64_t cpu_rows_grain(int64_t width)
@@ -48,7 +48,7 @@ double cpu_sum_ranges(struct kernel_context *c, int64_t n, int64_t grain, range_
 
     if (n <= 0) return 0;
     n_ranges = (n + r.grain - 1) / r.grain;
-    pool_run(pool_of(c), run_range, &r, n_ranges);
+    pool_run(cpu_pool(c), run_range, &r, n_ranges);
     for (int64_t i = 0; i < n_ranges; i++) sum += partial[i];
     return sum;
 }
@@ -71,10 +71,10 @@ static void run_worker(void *arg, int64_t worker)
     while ((item = atomic_fetch_add(&s->next, 1)) < s->n) s->task(s->arg, item, scratch);
 }
 
-void cpu_for_items(struct kernel_context *c, int64_t n, void *workspace, size_t scratch_bytes, item_task task, void *arg)
+void cpu_for_items(struct pool *p, int64_t n, void *workspace, size_t scratch_bytes, item_task task, void *arg)
 {
     struct items s = {.n = n, .workspace = workspace, .scratch_bytes = scratch_bytes, .task = task, .arg = arg};
-    int64_t workers = pool_threads(pool_of(c));
+    int64_t workers = pool_threads(p);
 
-    pool_run(pool_of(c), run_worker, &s, workers < n ? workers : n);
+    pool_run(p, run_worker, &s, workers < n ? workers : n);
 }

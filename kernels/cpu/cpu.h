@@ -22,6 +22,14 @@
 #include "kernels/kernels.def"
 #undef KERNEL
 
+/* Bytes of workspace that the fast twins use. */
+size_t gemm_workspace_float32_avx2(int threads);
+size_t gemm_workspace_float64_avx2(int threads);
+size_t gemm_workspace_float32_avx512(int threads);
+size_t gemm_workspace_float64_avx512(int threads);
+
+struct pool *cpu_pool(const struct kernel_context *c); /* NULL: one thread */
+
 typedef void (*range_task)(void *arg, int64_t begin, int64_t end);
 
 /* Calls task for the ranges [0, grain), [grain, 2 grain), ... that cover [0, n), in parallel. */
@@ -38,7 +46,7 @@ double cpu_sum_ranges(struct kernel_context *c, int64_t n, int64_t grain, range_
 /* Workers that share a counter of work items and each own a slice of the workspace, for kernels that need scratch memory.
  * Calls task(arg, item, scratch) for every item in [0, n). scratch has scratch_bytes, aligned to 64. */
 typedef void (*item_task)(void *arg, int64_t item, void *scratch);
-void cpu_for_items(struct kernel_context *c, int64_t n, void *workspace, size_t scratch_bytes, item_task task, void *arg);
+void cpu_for_items(struct pool *p, int64_t n, void *workspace, size_t scratch_bytes, item_task task, void *arg);
 
 /* The keys [*first, *end) that query i of a sequence may see; start is document_start of the sequence or NULL. */
 static inline void attention_keys(const struct attention *a, const int32_t *start, int64_t i, int64_t *first, int64_t *end)

@@ -1,0 +1,144 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Times the kernels at shapes of real training: one JSON line per case, with the best of several runs.
+ *
+ * usage: bench_kernels [--kernel NAME] [--level auto|avx512|avx2|reference] [--type float32|float64] [--threads N] [--repeat N]
+ *                      [--with-reference] [--list]
+ * --kernel takes the kernels whose names contain NAME; --with-reference also times the reference (once: it is slow) and gives the
+ * ratio; --list only prints the cases.
+ */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/json.h"
+#include "base/mem.h"
+#include "base/pool.h"
+#include "tests/kernels/cases.h"
+
+struct options {
+    const char *kernel, *level, *type;
+    int threads, repeat;
+    bool with_reference, list;
+};
+
+static bool parse(struct options *o, int argc, char **argv)
+{
+    *o = (struct options){.kernel = "", .level = "auto", .type = "float32", .threads = 1, .repeat = 7};
+    for (int i = 1; i < argc; i++) {
+        const char *value = i + 1 < argc ? argv[i + 1] : NULL;
+
+        if (strcmp(argv[i], "--with-reference") == 0) {
+            o->with_reference = true;
+            continue;
+        }
+        if (strcmp(argv[i], "--list") == 0) {
+            o->list = true;
+            continue;
+        }
+        if (!value) return false;
+        if (strcmp(argv[i], "--kernel") == 0)
+            o->kernel = value;
+        else if (strcmp(argv[i], "--level") == 0)
+            o->level = value;
+        else if (strcmp(argv[i], "--type") == 0)
+            o->type = value;
+        else if (strcmp(argv[i], "--threads") == 0)
+            o->threads = atoi(value);
+        else if (strcmp(argv[i], "--repeat") == 0)
+            o->repeat = atoi(value);
+        else
+            return false;
+        i++;
+    }
+    return o->threads > 0 && o->repeat > 0;
+}
+
+/* The shortest of `repeat` runs, after one that is not counted. */
+static int64_t time_ns(struct kernel_run *r, const struct kernels *k, int repeat)
+{
+    int64_t best = INT64_MAX;
+
+    if (repeat > 1) kernel_run_call(r, k);
+    for (int i = 0; i < repeat; i++) {
+        int64_t start = clock_ns();
+
+        kernel_run_call(r, k);
+        start = clock_ns() - start;
+        if (start < best) best = start;
+    }
+    return best < 1 ? 1 : best;
+}
+
+static void number(struct str *s, const char *key, double value)
+{
+    json_key(s, key);
+    json_real(s, value);
+}
+
+static void text(struct str *s, const char *key, const char *value)
+{
+    json_key(s, key);
+    json_text(s, value);
+}
+
+static void bench(const struct kernel_case *c, const struct kernels *k, const struct kernels *reference, struct kernel_context *context,
+                  const struct options *o)
+{
+    char shape[CASE_TEXT_BYTES];
+    struct kernel_run run;
+    struct str s = {0};
+
+    kernel_case_text(c, shape);
+    json_open(&s, '{');
+    text(&s, "kernel", c->kernel);
+    text(&s, "shape", shape);
+    text(&s, "type", dtype_name(k->type));
+    if (!o->list) {
+        double ns;
+
+        kernel_run_init(&run, c, k, context);
+        ns = (double)time_ns(&run, k, o->repeat);
+        text(&s, "level", k->level);
+        number(&s, "threads", o->threads);
+        number(&s, "milliseconds", ns / 1e6);
+        if (kernel_case_flops(c) > 0) number(&s, "gflop_per_s", kernel_case_flops(c) / ns);
+        number(&s, "gb_per_s", kernel_case_bytes(c, k->type) / ns);
+        if (o->with_reference) number(&s, "times_reference", (double)time_ns(&run, reference, 1) / ns);
+        kernel_run_release(&run);
+    }
+    json_close(&s, '}');
+    printf("%s\n", str_text(&s));
+    fflush(stdout);
+    str_release(&s);
+}
+
+int main(int argc, char **argv)
+{
+    struct device_ops ops = {.name = "cpu"};
+    struct device device = {.ops = &ops};
+    struct kernel_context context = {.device = &device};
+    const struct kernels *k, *reference;
+    enum dtype type;
+    struct options o;
+    struct error e;
+
+    if (!parse(&o, argc, argv) || !dtype_parse(o.type, &type)) {
+        fprintf(stderr, "usage: bench_kernels [--kernel NAME] [--level auto|avx512|avx2|reference] [--type float32|float64]\n"
+                        "                     [--threads N] [--repeat N] [--with-reference] [--list]\n");
+        return 2;
+    }
+    if (pool_create(&device.pool, o.threads, &e) || kernels_for(&k, &device, type, o.level, &e) ||
+        kernels_for(&reference, &device, type, "reference", &e)) {
+        fprintf(stderr, "bench_kernels: %s\n", e.message);
+        return 1;
+    }
+    context.workspace_bytes = kernels_workspace_bytes(k, o.threads);
+    context.workspace = mem_aligned(64, context.workspace_bytes);
+    for (int i = 0; i < kernel_cases_count; i++)
+        if (kernel_cases[i].is_bench && strstr(kernel_cases[i].kernel, o.kernel)) bench(&kernel_cases[i], k, reference, &context, &o);
+    mem_free(context.workspace);
+    pool_destroy(device.pool);
+    return 0;
+}

@@ -1,0 +1,171 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Vectors of the instruction set a file is compiled for, so that one source serves AVX2 and AVX-512.
+ *
+ * A `vec` holds VEC_WIDTH floats, a `vecd` VECD_WIDTH doubles. The functions are single instructions or short fixed sequences of them;
+ * sums across a vector always add in the same tree, so results differ between widths but never between runs.
+ * Included only by <family>_avx2.c and <family>_avx512.c.
+ */
+#ifndef KERNELS_CPU_VEC_H
+#define KERNELS_CPU_VEC_H
+
+#if defined(__AVX2__) && defined(__FMA__)
+
+#include <immintrin.h>
+#include <stdint.h>
+
+#define INLINE static inline __attribute__((always_inline))
+
+#if defined(__AVX512F__)
+
+#define VEC_LEVEL(name) name##_avx512
+enum { VEC_WIDTH = 16, VECD_WIDTH = 8 };
+typedef __m512 vec;
+typedef __m512d vecd;
+typedef __mmask16 vec_mask;
+
+INLINE vec vec_zero(void) { return _mm512_setzero_ps(); }
+INLINE vec vec_of(float x) { return _mm512_set1_ps(x); }
+INLINE vec vec_load(const float *p) { return _mm512_loadu_ps(p); }
+INLINE void vec_store(float *p, vec x) { _mm512_storeu_ps(p, x); }
+INLINE vec_mask vec_first(int64_t n) { return (vec_mask)((1u << n) - 1); } /* lanes [0, n) */
+INLINE vec vec_load_some(const float *p, vec_mask m) { return _mm512_maskz_loadu_ps(m, p); }
+INLINE void vec_store_some(float *p, vec_mask m, vec x) { _mm512_mask_storeu_ps(p, m, x); }
+INLINE vec vec_add(vec a, vec b) { return _mm512_add_ps(a, b); }
+INLINE vec vec_sub(vec a, vec b) { return _mm512_sub_ps(a, b); }
+INLINE vec vec_mul(vec a, vec b) { return _mm512_mul_ps(a, b); }
+INLINE vec vec_div(vec a, vec b) { return _mm512_div_ps(a, b); }
+INLINE vec vec_sqrt(vec a) { return _mm512_sqrt_ps(a); }
+INLINE vec vec_max(vec a, vec b) { return _mm512_max_ps(a, b); }               /* b where either is NaN */
+INLINE vec vec_min(vec a, vec b) { return _mm512_min_ps(a, b); }
+INLINE vec vec_fma(vec a, vec b, vec c) { return _mm512_fmadd_ps(a, b, c); }   /* a b + c */
+INLINE vec vec_fnma(vec a, vec b, vec c) { return _mm512_fnmadd_ps(a, b, c); } /* c - a b */
+INLINE vec_mask vec_le(vec a, vec b) { return _mm512_cmp_ps_mask(a, b, _CMP_LE_OQ); }
+INLINE vec_mask vec_lt(vec a, vec b) { return _mm512_cmp_ps_mask(a, b, _CMP_LT_OQ); }
+INLINE vec_mask vec_and(vec_mask a, vec_mask b) { return a & b; }
+INLINE vec vec_select(vec_mask m, vec yes, vec no) { return _mm512_mask_blend_ps(m, no, yes); }
+INLINE vec vec_round(vec a) { return _mm512_roundscale_ps(a, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC); }
+/* 2^n for whole n in [-126, 127] */
+INLINE vec vec_power_of_2(vec n)
+{
+    return _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_add_epi32(_mm512_cvtps_epi32(n), _mm512_set1_epi32(127)), 23));
+}
+INLINE __m256 vec_halves_added(vec a) { return _mm256_add_ps(_mm512_castps512_ps256(a), _mm512_extractf32x8_ps(a, 1)); }
+INLINE __m256 vec_halves_max(vec a) { return _mm256_max_ps(_mm512_castps512_ps256(a), _mm512_extractf32x8_ps(a, 1)); }
+
+INLINE vecd vecd_zero(void) { return _mm512_setzero_pd(); }
+INLINE vecd vecd_of(double x) { return _mm512_set1_pd(x); }
+INLINE vecd vecd_load(const double *p) { return _mm512_loadu_pd(p); }
+INLINE vecd vecd_load_floats(const float *p) { return _mm512_cvtps_pd(_mm256_loadu_ps(p)); }
+INLINE void vecd_store(double *p, vecd x) { _mm512_storeu_pd(p, x); }
+INLINE vecd vecd_add(vecd a, vecd b) { return _mm512_add_pd(a, b); }
+INLINE vecd vecd_fma(vecd a, vecd b, vecd c) { return _mm512_fmadd_pd(a, b, c); }
+
+#else
+
+#define VEC_LEVEL(name) name##_avx2
+enum { VEC_WIDTH = 8, VECD_WIDTH = 4 };
+typedef __m256 vec;
+typedef __m256d vecd;
+typedef __m256 vec_mask; /* all bits of a lane set or clear */
+
+INLINE vec vec_zero(void) { return _mm256_setzero_ps(); }
+INLINE vec vec_of(float x) { return _mm256_set1_ps(x); }
+INLINE vec vec_load(const float *p) { return _mm256_loadu_ps(p); }
+INLINE void vec_store(float *p, vec x) { _mm256_storeu_ps(p, x); }
+INLINE vec_mask vec_first(int64_t n) /* lanes [0, n) */
+{
+    return _mm256_castsi256_ps(_mm256_cmpgt_epi32(_mm256_set1_epi32((int)n), _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7)));
+}
+INLINE vec vec_load_some(const float *p, vec_mask m) { return _mm256_maskload_ps(p, _mm256_castps_si256(m)); }
+INLINE void vec_store_some(float *p, vec_mask m, vec x) { _mm256_maskstore_ps(p, _mm256_castps_si256(m), x); }
+INLINE vec vec_add(vec a, vec b) { return _mm256_add_ps(a, b); }
+INLINE vec vec_sub(vec a, vec b) { return _mm256_sub_ps(a, b); }
+INLINE vec vec_mul(vec a, vec b) { return _mm256_mul_ps(a, b); }
+INLINE vec vec_div(vec a, vec b) { return _mm256_div_ps(a, b); }
+INLINE vec vec_sqrt(vec a) { return _mm256_sqrt_ps(a); }
+INLINE vec vec_max(vec a, vec b) { return _mm256_max_ps(a, b); }               /* b where either is NaN */
+INLINE vec vec_min(vec a, vec b) { return _mm256_min_ps(a, b); }
+INLINE vec vec_fma(vec a, vec b, vec c) { return _mm256_fmadd_ps(a, b, c); }   /* a b + c */
+INLINE vec vec_fnma(vec a, vec b, vec c) { return _mm256_fnmadd_ps(a, b, c); } /* c - a b */
+INLINE vec_mask vec_le(vec a, vec b) { return _mm256_cmp_ps(a, b, _CMP_LE_OQ); }
+INLINE vec_mask vec_lt(vec a, vec b) { return _mm256_cmp_ps(a, b, _CMP_LT_OQ); }
+INLINE vec_mask vec_and(vec_mask a, vec_mask b) { return _mm256_and_ps(a, b); }
+INLINE vec vec_select(vec_mask m, vec yes, vec no) { return _mm256_blendv_ps(no, yes, m); }
+INLINE vec vec_round(vec a) { return _mm256_round_ps(a, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC); }
+/* 2^n for whole n in [-126, 127] */
+INLINE vec vec_power_of_2(vec n)
+{
+    return _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_add_epi32(_mm256_cvtps_epi32(n), _mm256_set1_epi32(127)), 23));
+}
+INLINE __m256 vec_halves_added(vec a) { return a; }
+INLINE __m256 vec_halves_max(vec a) { return a; }
+
+INLINE vecd vecd_zero(void) { return _mm256_setzero_pd(); }
+INLINE vecd vecd_of(double x) { return _mm256_set1_pd(x); }
+INLINE vecd vecd_load(const double *p) { return _mm256_loadu_pd(p); }
+INLINE vecd vecd_load_floats(const float *p) { return _mm256_cvtps_pd(_mm_loadu_ps(p)); }
+INLINE void vecd_store(double *p, vecd x) { _mm256_storeu_pd(p, x); }
+INLINE vecd vecd_add(vecd a, vecd b) { return _mm256_add_pd(a, b); }
+INLINE vecd vecd_fma(vecd a, vecd b, vecd c) { return _mm256_fmadd_pd(a, b, c); }
+
+#endif
+
+INLINE float vec_sum(vec a)
+{
+    __m256 x = vec_halves_added(a);
+    __m128 y = _mm_add_ps(_mm256_castps256_ps128(x), _mm256_extractf128_ps(x, 1));
+
+    y = _mm_add_ps(y, _mm_movehl_ps(y, y));
+    return _mm_cvtss_f32(_mm_add_ss(y, _mm_shuffle_ps(y, y, 1)));
+}
+
+INLINE float vec_largest(vec a)
+{
+    __m256 x = vec_halves_max(a);
+    __m128 y = _mm_max_ps(_mm256_castps256_ps128(x), _mm256_extractf128_ps(x, 1));
+
+    y = _mm_max_ps(y, _mm_movehl_ps(y, y));
+    return _mm_cvtss_f32(_mm_max_ss(y, _mm_shuffle_ps(y, y, 1)));
+}
+
+INLINE double vecd_sum(vecd a)
+{
+    double lane[VECD_WIDTH], sum = 0;
+
+    vecd_store(lane, a);
+    for (int i = 0; i < VECD_WIDTH; i++) sum += lane[i];
+    return sum;
+}
+
+/* 2^r for |r| <= 1/2, relative error below 2e-7: a polynomial fitted for the least relative error. */
+INLINE vec vec_exp2_small(vec r)
+{
+    vec p = vec_of(0x1.5bba14p-10f);
+
+    p = vec_fma(p, r, vec_of(0x1.3cea88p-7f));
+    p = vec_fma(p, r, vec_of(0x1.c6b752p-5f));
+    p = vec_fma(p, r, vec_of(0x1.ebf9bcp-3f));
+    p = vec_fma(p, r, vec_of(0x1.62e42ap-1f));
+    return vec_fma(p, r, vec_of(1.0f));
+}
+
+/* 2^x for x <= 127: 0 below -126.5 (no denormals), NaN for NaN. */
+INLINE vec vec_exp2(vec x)
+{
+    vec y = vec_max(vec_of(-127.0f), x), n = vec_round(y);
+
+    return vec_mul(vec_exp2_small(vec_sub(y, n)), vec_power_of_2(n));
+}
+
+/* e^x: 0 below -87.6, at most 2^127, NaN for NaN. ln 2 is taken off in two parts (Cody, Waite 1980), so that large |x| keep their digits. */
+INLINE vec vec_exp(vec x)
+{
+    vec y = vec_min(vec_of(88.0f), vec_max(vec_of(-88.0f), x)), n = vec_round(vec_mul(y, vec_of(0x1.715476p+0f)));
+    vec r = vec_fnma(n, vec_of(-0x1.05c61p-29f), vec_fnma(n, vec_of(0x1.62e43p-1f), y));
+
+    return vec_mul(vec_exp2_small(vec_mul(r, vec_of(0x1.715476p+0f))), vec_power_of_2(n));
+}
+
+#endif
+#endif
