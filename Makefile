@@ -20,7 +20,7 @@ CPPFLAGS = -D_GNU_SOURCE -DCTITAN_VERSION='"$(VERSION)"' -Isrc -I. -I$(B)/genera
 # -ffp-contract=off: the same bits on every machine; fast kernels ask for fused multiply-add by intrinsics
 CFLAGS   = -std=c11 -O2 -g -fPIC -fno-omit-frame-pointer -ffp-contract=off $(WARNINGS)
 LDFLAGS  = -rdynamic
-LDLIBS   = -lyaml -ljansson -lpcre2-8 -lprotobuf-c -lpthread -ldl -lm
+LDLIBS   = -lz -lyaml -ljansson -lpcre2-8 -lprotobuf-c -lpthread -ldl -lm
 ifdef SANITIZER
 ifeq ($(SANITIZER),address)
 FLAGS_S  := -fsanitize=address,undefined -fno-sanitize-recover=undefined

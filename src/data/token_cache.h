@@ -45,7 +45,7 @@ struct token_cache; /* opaque: what is behind it */
 err_t token_cache_open(struct token_cache **out, const char *path, uint64_t key, struct error *e) MUST_CHECK;
 
 /* Tokens drawn from a counter-based generator, without any file: uneven unigram frequencies (so that a model can learn something),
- * documents of 2 to 1022 tokens that begin with id 0 and end with id 1. vocab_size >= 3. */
+ * documents of 2 to 510 tokens that begin with id 0 and end with id 1. vocab_size >= 3. */
 err_t token_cache_open_synthetic(struct token_cache **out, int64_t vocab_size, int64_t n_tokens, uint64_t seed,
                                  struct error *e) MUST_CHECK;
 void token_cache_close(struct token_cache *c);
