@@ -103,9 +103,9 @@ static err_t check_spec(const struct loader_spec *s, int64_t n_samples, struct e
     if (s->dp_size < 1 || s->dp_rank < 0 || s->dp_rank >= s->dp_size)
         return FAIL(e, ERR_RANGE, "data-parallel rank %d of %d does not exist", s->dp_rank, s->dp_size);
     if (s->start.epoch < 0 || s->start.sample < 0 || s->start.sample >= n_samples)
-        return FAIL(e, ERR_CONFIG, "cannot go on at sample %lld of epoch %lld: %s has %lld samples of %d tokens. Was the run started with "
-                    "other data or another training.seq_len?", (long long)s->start.sample, (long long)s->start.epoch,
-                    token_cache_name(s->cache), (long long)n_samples, s->seq_len);
+        return FAIL(e, ERR_CONFIG, "cannot go on at sample %lld of epoch %lld: %s has %lld samples of %d tokens. "
+                    "Was the run started with other data or another training.seq_len?", (long long)s->start.sample,
+                    (long long)s->start.epoch, token_cache_name(s->cache), (long long)n_samples, s->seq_len);
     return ERR_NONE;
 }
 

@@ -128,7 +128,7 @@ static err_t walk(struct search *q, const char *path, bool found, int depth, str
     if (found && name[0] == '.') return s->passed[SOURCE_PASS_HIDDEN]++, ERR_NONE;
     if (found && is_excluded(q->spec, path)) return s->passed[SOURCE_PASS_EXCLUDED]++, ERR_NONE;
     if (found ? lstat(path, &st) : stat(path, &st))
-        return FAIL(e, errno == ENOENT ? ERR_MISSING : ERR_IO, "cannot look at %s: %s", path, strerror(errno));
+        return io_fail(e, "look at", path);
     if (S_ISLNK(st.st_mode)) return s->passed[SOURCE_PASS_LINK]++, ERR_NONE;
     if (S_ISREG(st.st_mode)) return add_file(q, path, &st, found, e);
     if (!S_ISDIR(st.st_mode)) {
@@ -222,8 +222,8 @@ err_t source_open(struct source **out, const struct source_spec *spec, struct er
         for (int i = 0; i < SOURCE_PASS_COUNT; i++)
             if (s->passed[i]) str_addf(&passed, "%s %lld %s", passed.length ? "," : "; passed over:", (long long)s->passed[i],
                                        source_pass_text(i));
-        rc = FAIL(e, ERR_CONFIG, "the data source '%s'%s holds no text file%s", spec->paths[0], spec->n_paths > 1 ? " and the others" : "",
-                  str_text(&passed));
+        rc = FAIL(e, ERR_CONFIG, "the data source '%s'%s holds no text file%s", spec->paths[0],
+                  spec->n_paths > 1 ? " and the others" : "", str_text(&passed));
         str_release(&passed);
     }
     if (!rc) rc = drop_repeats(s, e);

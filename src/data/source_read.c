@@ -110,8 +110,8 @@ static err_t cut(struct source_reader *r, struct source_batch *b, size_t *start,
     }
     r->scanned = by_line || by_separator ? scan - *start : 0;
     if ((int64_t)(end - *start) > SOURCE_RECORD_MAX_BYTES && !rc)
-        rc = FAIL(e, ERR_FORMAT, "%s, line %lld: the document is longer than %lld bytes: split it", f->path, (long long)r->record_line,
-                  (long long)SOURCE_RECORD_MAX_BYTES);
+        rc = FAIL(e, ERR_FORMAT, "%s, line %lld: the document is longer than %lld bytes: split it", f->path,
+                  (long long)r->record_line, (long long)SOURCE_RECORD_MAX_BYTES);
     return rc;
 }
 

@@ -8,6 +8,8 @@
 #include <unistd.h>
 #include <zlib.h>
 
+#include "base/io.h"
+
 enum { GZIP_BUFFER_BYTES = 1 << 18, READ_MAX_BYTES = 1 << 30 };
 
 err_t source_stream_open(struct source_stream *s, const char *path, bool is_gzip, struct error *e)
@@ -15,7 +17,7 @@ err_t source_stream_open(struct source_stream *s, const char *path, bool is_gzip
     int fd = open(path, O_RDONLY | O_CLOEXEC);
 
     memset(s, 0, sizeof *s);
-    if (fd < 0) return FAIL(e, errno == ENOENT ? ERR_MISSING : ERR_IO, "cannot open %s: %s", path, strerror(errno));
+    if (fd < 0) return io_fail(e, "open", path);
     if (is_gzip) {
         gzFile gz = gzdopen(fd, "rb");
 
@@ -38,7 +40,7 @@ static err_t read_plain(struct source_stream *s, char *out, size_t n, size_t *go
         ssize_t done = read(s->fd, out + *got, want > READ_MAX_BYTES ? READ_MAX_BYTES : want);
 
         if (done < 0 && errno == EINTR) continue;
-        if (done < 0) return FAIL(e, ERR_IO, "cannot read %s: %s", s->path, strerror(errno));
+        if (done < 0) return io_fail(e, "read", s->path);
         if (done == 0) break;
         *got += (size_t)done;
     }
@@ -61,7 +63,7 @@ static err_t read_gzip(struct source_stream *s, char *out, size_t n, size_t *got
         return FAIL(e, ERR_FORMAT, "%s is not a gzip file although its name ends with .gz: rename or recompress it", s->path);
     reason = gzerror(s->gzip, &status);
     if (status == Z_OK || status == Z_STREAM_END) return ERR_NONE;
-    if (status == Z_ERRNO) return FAIL(e, ERR_IO, "cannot read %s: %s", s->path, strerror(errno));
+    if (status == Z_ERRNO) return io_fail(e, "read", s->path);
     return FAIL(e, ERR_FORMAT, "cannot decompress %s near byte %lld: %s (the file is cut short or damaged)", s->path,
                 (long long)gzoffset(s->gzip), reason);
 }

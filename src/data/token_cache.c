@@ -2,7 +2,6 @@
 /* Reading token runs, from a mapped file or computed; see token_cache.h. Writing the file is token_cache_writer.c. */
 #include "data/token_cache.h"
 
-#include <errno.h>
 #include <fcntl.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -10,6 +9,7 @@
 #include <unistd.h>
 
 #include "base/hash.h"
+#include "base/io.h"
 #include "base/mem.h"
 #include "base/rng.h"
 #include "data/token_cache_format.h"
@@ -76,15 +76,14 @@ static err_t map_file(const char *path, const void **map, size_t *bytes, struct 
     void *p;
     int fd = open(path, O_RDONLY | O_CLOEXEC);
 
-    if (fd < 0)
-        return FAIL(e, errno == ENOENT ? ERR_MISSING : ERR_IO, "cannot open the token cache %s: %s", path, strerror(errno));
+    if (fd < 0) return io_fail(e, "open the token cache", path);
     if (fstat(fd, &st)) {
-        rc = FAIL(e, ERR_IO, "cannot look at the token cache %s: %s", path, strerror(errno));
+        rc = io_fail(e, "look at the token cache", path);
     } else if (!S_ISREG(st.st_mode) || st.st_size < (off_t)sizeof(struct token_cache_header)) {
         rc = bad_file(e, path, "shorter than its header");
     } else {
         p = mmap(NULL, (size_t)st.st_size, PROT_READ, MAP_SHARED, fd, 0);
-        if (p == MAP_FAILED) rc = FAIL(e, ERR_IO, "cannot map the token cache %s into memory: %s", path, strerror(errno));
+        if (p == MAP_FAILED) rc = io_fail(e, "map into memory the token cache", path);
         *map = p;
         *bytes = (size_t)st.st_size;
     }
@@ -126,7 +125,8 @@ err_t token_cache_open_synthetic(struct token_cache **out, int64_t vocab_size, i
 
     *out = NULL;
     if (vocab_size < 3 || vocab_size > INT32_MAX)
-        return FAIL(e, ERR_RANGE, "synthetic data needs a vocabulary of 3 to %d tokens, not %lld", INT32_MAX, (long long)vocab_size);
+        return FAIL(e, ERR_RANGE, "synthetic data needs a vocabulary of 3 to %d tokens, not %lld", INT32_MAX,
+                    (long long)vocab_size);
     if (n_tokens < 0 || n_tokens > TOKEN_CACHE_MAX_TOKENS)
         return FAIL(e, ERR_RANGE, "synthetic data of %lld tokens: the count must lie in [0, %lld]", (long long)n_tokens,
                     (long long)TOKEN_CACHE_MAX_TOKENS);
@@ -198,7 +198,7 @@ err_t token_cache_read(const struct token_cache *c, int64_t first, int64_t n, in
         int32_t id = c->tokens16 ? c->tokens16[first + i] : c->tokens32[first + i];
 
         if (id < 0 || id >= vocab_size)
-            return FAIL(e, ERR_FORMAT, "%s is damaged: token %lld has the id %d, the vocabulary has %d; remove the file and it is made again",
+            return FAIL(e, ERR_FORMAT, "%s is damaged: token %lld has the id %d, the vocabulary has %d; remove it and it is made again",
                         c->name, (long long)(first + i), id, vocab_size);
         out[i] = id;
     }

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: MIT */
 /* Writing a token cache front to back: tokens go to disk as they come, document starts stay in memory until the end. */
-#include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
@@ -64,7 +63,7 @@ err_t token_cache_writer_open(struct token_cache_writer **out, const char *path,
     if (!rc) {
         w->starts[0] = 0;
         w->fd = open(w->temporary, O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
-        if (w->fd < 0) rc = FAIL(e, ERR_IO, "cannot create %s: %s", w->temporary, strerror(errno));
+        if (w->fd < 0) rc = io_fail(e, "create", w->temporary);
     }
     if (!rc) rc = io_write_all(w->fd, &blank, sizeof blank, w->temporary, e); /* its place; filled in at the end */
     if (rc) token_cache_writer_close(w);
@@ -127,10 +126,10 @@ err_t token_cache_writer_finish(struct token_cache_writer *w, struct token_cache
     h->body_crc = w->crc;
     h->reserved = 0;
     h->header_crc = hash_crc32c(0, h, offsetof(struct token_cache_header, header_crc));
-    if (!rc && lseek(w->fd, 0, SEEK_SET) != 0) rc = FAIL(e, ERR_IO, "cannot write %s: %s", w->temporary, strerror(errno));
+    if (!rc && lseek(w->fd, 0, SEEK_SET) != 0) rc = io_fail(e, "write", w->temporary);
     if (!rc) rc = io_write_all(w->fd, h, sizeof *h, w->temporary, e);
-    if (!rc && fsync(w->fd)) rc = FAIL(e, ERR_IO, "cannot flush %s: %s", w->temporary, strerror(errno));
-    if (!rc && rename(w->temporary, w->path)) rc = FAIL(e, ERR_IO, "cannot rename %s to %s: %s", w->temporary, w->path, strerror(errno));
+    if (!rc && fsync(w->fd)) rc = io_fail(e, "flush", w->temporary);
+    if (!rc && rename(w->temporary, w->path)) rc = io_fail(e, "rename to", w->path);
     if (!rc) {
         close(w->fd);
         w->fd = -1; /* nothing left for close to remove */
