@@ -1,0 +1,71 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
+# timeout: 180
+"""Exit codes, which rank's lines are shown, the ranks' logs, and the kinds of launch."""
+import pathlib
+import re
+import subprocess
+import sys
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "support"))
+import e2e  # noqa: E402
+
+e2e.need("train")
+place = e2e.Place()
+SHORT = [*e2e.TINY, "training.steps=2"]
+
+
+def prefixes(text):
+    return set(re.findall(r"^\[rank(\d+)\]:", text, flags=re.M))
+
+
+# a good run: exit code 0 and nothing on stderr but the script's own notes, whatever the number of ranks
+for ranks in (1, 2, 4):
+    dump = place.new_dump()
+    code, out, errors = place.run(dump, SHORT, NGPU=ranks)
+    place.check(code == 0, f"{ranks} ranks: exit code 0, not {code}", errors)
+    foreign = [line for line in errors.splitlines() if not line.startswith("run_train.sh: ") and "WARNING" not in line]
+    place.check(not foreign, f"{ranks} ranks: nothing strange on stderr", "\n".join(foreign))
+    place.check(prefixes(out) == {"0"}, f"{ranks} ranks: rank 0 alone is shown, not {prefixes(out)}", out)
+    place.check(re.search(r"step: +2 ", out), f"{ranks} ranks: step 2 is on the console", out)
+    place.check(place.none_left(dump), f"{ranks} ranks: no process is left")
+    logs = sorted(path.name for path in dump.glob("logs/*/rank_*.log"))
+    place.check(logs == [f"rank_{n}.log" for n in range(ranks)], f"{ranks} ranks: a log each, not {logs}")
+
+# LOG_RANK
+for wanted, shown in (("1", {"1"}), ("0,1", {"0", "1"})):
+    dump = place.new_dump()
+    code, out, errors = place.run(dump, SHORT, LOG_RANK=wanted)
+    place.check(code == 0 and prefixes(out) == shown, f"LOG_RANK={wanted} shows {shown}, not {prefixes(out)}", out + errors)
+place.check("LOG_RANK=0" in place.text(dump.with_name("dump4"), "out") + place.text(dump.with_name("dump4"), "err"),
+            "a LOG_RANK without the metrics rank gets the command that would show it")
+
+# the kinds of launch
+dump = place.new_dump()
+code, out, errors = place.run(dump, SHORT, COMM_MODE="local_tensor")
+place.check(code == 0 and len(list(dump.glob("logs/*/rank_*.log"))) == 2, "local_tensor: two ranks in one process", out + errors)
+dump = place.new_dump()
+code, out, errors = place.run(dump, e2e.TINY, COMM_MODE="fake_backend", NGPU=16, RANK=3)
+place.check(code == 0, f"fake_backend: one dry step of one of 16 ranks, exit code {code}", out + errors)
+
+# usage: 2, said once, and nothing was started
+for arguments, environment, text in (
+        (["training.stepz=3"], {}, "training.steps"),
+        (["--config", "nowhere"], {}, "nowhere"),
+        (["parallelism.data_parallel_replicate_degree=3", "parallelism.data_parallel_shard_degree=1"], {}, "data_parallel_replicate_degree"),
+        ([], {"NGPU": "none"}, "NGPU=none"),
+        ([], {"NGPU": "0"}, "NGPU=0"),
+        ([], {"COMM_MODE": "mpi"}, "COMM_MODE=mpi"),
+        ([], {"NNODES": "3", "SLURM_JOB_ID": ""}, "NNODES=3"),
+        ([], {"HOSTFILE": "/nowhere/hosts"}, "HOSTFILE=/nowhere/hosts")):
+    dump = place.new_dump()
+    code, out, errors = place.run(dump, [*arguments], **environment)
+    place.check(code == 2, f"{arguments} {environment}: exit code 2, not {code}", out + errors)
+    place.check(text in out + errors, f"{arguments} {environment}: the message names {text}", out + errors)
+    place.check((out + errors).count("unknown") <= 1, f"{arguments} {environment}: the message comes once", out + errors)
+
+for arguments in (["--help"], ["--version"]):
+    done = subprocess.run([e2e.ROOT / "run_train.sh", *arguments], env=place.environment(), capture_output=True, text=True)
+    place.check(done.returncode == 0 and done.stdout, f"{arguments} says something", done.stderr)
+
+place.close()

@@ -1,0 +1,100 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
+# timeout: 300
+"""Signals to the script, to mpirun and to single ranks: one agreed step is saved, the exit code is 75 and no process is left."""
+import os
+import pathlib
+import signal
+import sys
+import time
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "support"))
+import e2e  # noqa: E402
+
+e2e.need("train")
+place = e2e.Place()
+RUN = [*e2e.TINY, *e2e.FOREVER, "--checkpoint.enable", "checkpoint.interval=1000000"]
+
+
+def started(arguments=RUN, **environment):
+    dump = place.new_dump()
+    process = place.start(dump, arguments, **environment)
+    if not place.check(place.wait_for_step(dump, 3), "the run comes to step 3", place.text(dump, "err")):
+        place.close()
+    return dump, process
+
+
+def stopped_well(what, dump, code):
+    shown = place.text(dump, "out")[-1500:] + place.text(dump, "err")[-1500:]
+    place.check(code == 75, f"{what}: exit code 75, not {code}", shown)
+    place.check(place.none_left(dump), f"{what}: no process is left", str(place.processes(dump)))
+    saved, rows = place.checkpoints(dump), place.rows(dump)
+    place.check(len(saved) == 1, f"{what}: one checkpoint, not {sorted(saved)}", shown)
+    if saved and rows:
+        place.check(max(saved) == rows[-1]["step"], f"{what}: the last row, step {rows[-1]['step']}, is the saved step {max(saved)}")
+
+
+for name in ("TERM", "INT", "USR1"):
+    number = getattr(signal, f"SIG{name}")
+    dump, process = started()
+    process.send_signal(number)
+    stopped_well(f"{name} to run_train.sh", dump, place.wait(process))
+    for rank in (0, 1):
+        dump, process = started()
+        ranks = place.ranks(dump)
+        if place.check(len(ranks) == 2, f"two ranks run, not {ranks}"):
+            os.kill(ranks[rank], number)
+        stopped_well(f"{name} to one of the ranks", dump, place.wait(process))
+
+dump, process = started()
+os.kill(place.mpirun(dump), signal.SIGUSR1)
+stopped_well("USR1 to mpirun", dump, place.wait(process))
+
+# four ranks, one of them told
+dump, process = started(NGPU=4)
+os.kill(place.ranks(dump)[2], signal.SIGUSR1)
+stopped_well("USR1 to one rank of four", dump, place.wait(process))
+
+# one process, no mpirun; ranks as threads
+dump, process = started(NGPU=1)
+process.send_signal(signal.SIGTERM)
+stopped_well("TERM to a job of one process", dump, place.wait(process))
+dump, process = started(COMM_MODE="local_tensor")
+process.send_signal(signal.SIGINT)
+stopped_well("INT to ranks that are threads", dump, place.wait(process))
+
+# mpirun itself: no process stays, and the checkpoint that was there stays whole
+for name in ("TERM", "INT", "KILL"):
+    dump, process = started([*e2e.TINY, *e2e.FOREVER, "--checkpoint.enable", "checkpoint.interval=2"])
+    os.kill(place.mpirun(dump), getattr(signal, f"SIG{name}"))
+    code = place.wait(process)
+    place.check(code in (1, 75), f"{name} to mpirun: exit code 1 or 75, not {code}", place.text(dump, "err"))
+    place.check(place.none_left(dump), f"{name} to mpirun: no process is left", str(place.processes(dump)))
+    place.check(place.checkpoints(dump), f"{name} to mpirun: there is a whole checkpoint")
+    code, _, errors = place.run(dump, [*e2e.TINY, f"training.steps={max(place.checkpoints(dump)) + 1}", "--checkpoint.enable"])
+    place.check(code == 0, f"after {name} to mpirun the run resumes, not exit code {code}", errors)
+
+# a rank that dies takes the job with it
+dump, process = started()
+os.kill(place.ranks(dump)[1], signal.SIGKILL)
+begin = time.monotonic()
+code = place.wait(process)
+place.check(code == 1 and time.monotonic() - begin < 15, f"a killed rank ends the job with 1, not {code}", place.text(dump, "err"))
+place.check(place.none_left(dump), "a killed rank: no process is left", str(place.processes(dump)))
+
+# the second interrupt ends at once, the script's own death ends the job
+dump, process = started()
+process.send_signal(signal.SIGINT)
+time.sleep(0.3)
+process.send_signal(signal.SIGINT)
+begin = time.monotonic()
+code = place.wait(process)
+place.check(code in (1, 75), f"a second INT: exit code 1, or 75 when the first was faster, not {code}", place.text(dump, "err"))
+place.check(time.monotonic() - begin < 5, "a second INT ends at once")
+place.check(place.none_left(dump), "a second INT: no process is left", str(place.processes(dump)))
+dump, process = started()
+process.kill()
+process.wait()
+place.check(place.none_left(dump, 20), "KILL to run_train.sh: no process is left", str(place.processes(dump)))
+
+place.close()
