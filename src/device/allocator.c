@@ -1,0 +1,218 @@
+/* SPDX-License-Identifier: MIT */
+/* Segments and blocks; see allocator.h. Blocks of a segment form a list in address order, so that neighbours merge. */
+#include "device/allocator.h"
+
+#include <string.h>
+
+#include "base/mem.h"
+#include "base/str.h"
+
+struct block {
+    char *address;
+    size_t bytes;           /* of the block, a multiple of ALLOCATOR_ALIGN */
+    size_t requested_bytes; /* what the caller asked for; 0 when free */
+    enum memory_kind kind;
+    const char *label;      /* borrowed */
+    bool is_free;
+    struct block *previous, *next; /* neighbours in the segment */
+};
+
+struct segment {
+    char *address;
+    size_t bytes;
+    bool is_small;
+    struct block *first;
+    struct segment *next;
+};
+
+struct allocator {
+    struct device *device; /* borrowed */
+    int64_t limit_bytes;
+    struct segment *segments;
+    struct memory_stats stats;
+};
+
+err_t allocator_create(struct allocator **out, struct device *d, int64_t limit_bytes, struct error *e)
+{
+    struct allocator *a = mem_zalloc(1, sizeof *a);
+
+    *out = a;
+    if (!a) return FAIL(e, ERR_MEMORY, "out of memory while opening the device");
+    a->device = d;
+    a->limit_bytes = limit_bytes;
+    return ERR_NONE;
+}
+
+static void release_segment(struct allocator *a, struct segment *s)
+{
+    struct block *b, *next;
+
+    for (b = s->first; b; b = next) {
+        next = b->next;
+        mem_free(b);
+    }
+    a->stats.reserved_bytes -= (int64_t)s->bytes;
+    a->device->ops->segment_free(a->device, s->address, s->bytes);
+    mem_free(s);
+}
+
+void allocator_destroy(struct allocator *a)
+{
+    if (!a) return;
+    for (struct segment *s = a->segments, *next; s; s = next) {
+        for (struct block *b = s->first; b; b = b->next)
+            if (!b->is_free) BUG("%zu bytes of device memory for \"%s\" were never freed", b->requested_bytes, b->label);
+        next = s->next;
+        release_segment(a, s);
+    }
+    mem_free(a);
+}
+
+int64_t allocator_trim(struct allocator *a)
+{
+    int64_t before = a->stats.reserved_bytes;
+    struct segment **link = &a->segments, *s;
+
+    while ((s = *link)) {
+        if (s->first->is_free && !s->first->next) {
+            *link = s->next;
+            release_segment(a, s);
+        } else {
+            link = &s->next;
+        }
+    }
+    return before - a->stats.reserved_bytes;
+}
+
+static struct block *best_fit(struct allocator *a, size_t bytes, bool is_small)
+{
+    struct block *best = NULL;
+
+    for (struct segment *s = a->segments; s; s = s->next) {
+        if (s->is_small != is_small) continue;
+        for (struct block *b = s->first; b; b = b->next)
+            if (b->is_free && b->bytes >= bytes && (!best || b->bytes < best->bytes)) best = b;
+    }
+    return best;
+}
+
+static bool add_segment(struct allocator *a, size_t bytes, bool is_small, struct error *e)
+{
+    struct segment *s = mem_zalloc(1, sizeof *s);
+    struct block *b = mem_zalloc(1, sizeof *b);
+    void *address = NULL;
+
+    if (a->limit_bytes && a->stats.reserved_bytes + (int64_t)bytes > a->limit_bytes) {
+        FAIL(e, ERR_MEMORY, "the limit device.memory_limit_gib is reached");
+        goto failed;
+    }
+    if (!s || !b || a->device->ops->segment_alloc(a->device, bytes, &address, e)) goto failed;
+    *s = (struct segment){.address = address, .bytes = bytes, .is_small = is_small, .first = b, .next = a->segments};
+    *b = (struct block){.address = address, .bytes = bytes, .is_free = true};
+    a->segments = s;
+    a->stats.reserved_bytes += (int64_t)bytes;
+    if (a->stats.reserved_bytes > a->stats.reserved_peak_bytes) a->stats.reserved_peak_bytes = a->stats.reserved_bytes;
+    return true;
+failed:
+    mem_free(s);
+    mem_free(b);
+    return false;
+}
+
+/* Cuts b to `bytes` if the rest is worth keeping; a failure to do so only wastes the rest. */
+static void split(struct block *b, size_t bytes, size_t least_rest)
+{
+    struct block *rest;
+
+    if (b->bytes - bytes < least_rest || !(rest = mem_zalloc(1, sizeof *rest))) return;
+    *rest = (struct block){.address = b->address + bytes, .bytes = b->bytes - bytes, .is_free = true, .previous = b, .next = b->next};
+    if (b->next) b->next->previous = rest;
+    b->next = rest;
+    b->bytes = bytes;
+}
+
+static void explain(const struct allocator *a, size_t bytes, const char *label, const char *reason, struct error *e)
+{
+    struct str table = {0};
+
+    for (int k = 0; k < MEMORY_KIND_COUNT; k++)
+        if (a->stats.kind_bytes[k])
+            str_addf(&table, "\n  %-12s %10.1f MiB", memory_kind_name((enum memory_kind)k), (double)a->stats.kind_bytes[k] / 0x1p20);
+    FAIL(e, ERR_MEMORY,
+         "device %s is out of memory: %.1f MiB asked for \"%s\"; %.1f MiB active, %.1f MiB reserved%s%s. Held by:%s\n"
+         "  Use a smaller training.local_batch_size or training.seq_len, or more data_parallel_shard_degree",
+         a->device->properties.name, (double)bytes / 0x1p20, label, (double)a->stats.active_bytes / 0x1p20,
+         (double)a->stats.reserved_bytes / 0x1p20, reason[0] ? ": " : "", reason, table.length ? table.text : " nothing");
+    str_release(&table);
+}
+
+err_t allocator_alloc(struct allocator *a, size_t bytes, enum memory_kind kind, const char *label, void **out, struct error *e)
+{
+    size_t rounded = (bytes + ALLOCATOR_ALIGN - 1) & ~(size_t)(ALLOCATOR_ALIGN - 1);
+    bool is_small = rounded <= ALLOCATOR_SMALL;
+    size_t segment = is_small ? ALLOCATOR_SMALL_SEGMENT : rounded;
+    struct error reason = {0};
+    struct block *b;
+
+    *out = NULL;
+    if (!bytes) return ERR_NONE;
+    if (rounded < bytes) return FAIL(e, ERR_MEMORY, "%zu bytes for \"%s\" are more than any device has", bytes, label);
+    b = best_fit(a, rounded, is_small);
+    if (!b && add_segment(a, segment, is_small, &reason)) b = best_fit(a, rounded, is_small);
+    if (!b && allocator_trim(a) > 0 && add_segment(a, segment, is_small, &reason)) {
+        a->stats.alloc_retries++;
+        b = best_fit(a, rounded, is_small);
+    }
+    if (!b) {
+        a->stats.ooms++;
+        explain(a, bytes, label, reason.message, e);
+        return ERR_MEMORY;
+    }
+    split(b, rounded, is_small ? ALLOCATOR_ALIGN : ALLOCATOR_SPLIT_REST);
+    b->is_free = false;
+    b->requested_bytes = bytes;
+    b->kind = kind;
+    b->label = label;
+    a->stats.active_bytes += (int64_t)b->bytes;
+    a->stats.kind_bytes[kind] += (int64_t)b->bytes;
+    if (a->stats.active_bytes > a->stats.active_peak_bytes) a->stats.active_peak_bytes = a->stats.active_bytes;
+    *out = b->address;
+    return ERR_NONE;
+}
+
+/* Takes the right neighbour into b when both are free. */
+static void merge_right(struct block *b)
+{
+    struct block *right = b->next;
+
+    if (!right || !right->is_free || !b->is_free) return;
+    b->bytes += right->bytes;
+    b->next = right->next;
+    if (right->next) right->next->previous = b;
+    mem_free(right);
+}
+
+void allocator_free(struct allocator *a, void *p)
+{
+    struct block *b = NULL;
+
+    if (!p) return;
+    for (struct segment *s = a->segments; s && !b; s = s->next)
+        if ((char *)p >= s->address && (char *)p < s->address + s->bytes)
+            for (b = s->first; b && b->address != (char *)p;) b = b->next;
+    if (!b || b->is_free) BUG("%p is not a block of this device, or was freed before", p);
+    a->stats.active_bytes -= (int64_t)b->bytes;
+    a->stats.kind_bytes[b->kind] -= (int64_t)b->bytes;
+    b->is_free = true;
+    b->requested_bytes = 0;
+    merge_right(b);
+    if (b->previous) merge_right(b->previous);
+}
+
+void allocator_stats(const struct allocator *a, struct memory_stats *out) { *out = a->stats; }
+
+void allocator_reset_peaks(struct allocator *a)
+{
+    a->stats.active_peak_bytes = a->stats.active_bytes;
+    a->stats.reserved_peak_bytes = a->stats.reserved_bytes;
+}

@@ -1,0 +1,33 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The caching allocator of a device: segments are taken from the device and cut into blocks; freed blocks are merged with free
+ * neighbours and kept for the next request. One rank's training thread uses it alone; it does no locking.
+ *
+ * A request is rounded up to ALLOCATOR_ALIGN; small requests share segments of ALLOCATOR_SMALL_SEGMENT, large ones get the best
+ * fitting free block, which is split when the rest is worth keeping, or a segment of their own size.
+ */
+#ifndef DEVICE_ALLOCATOR_H
+#define DEVICE_ALLOCATOR_H
+
+#include "device/device.h"
+
+enum {
+    ALLOCATOR_ALIGN = 256,
+    ALLOCATOR_SMALL = 1 << 18,         /* requests up to this share segments */
+    ALLOCATOR_SMALL_SEGMENT = 2 << 20,
+    ALLOCATOR_SPLIT_REST = 1 << 18,    /* a large block is split when at least this much would be left */
+};
+
+/* limit_bytes: reserved memory may not exceed it; 0 = no limit but the device's own. */
+err_t allocator_create(struct allocator **out, struct device *d, int64_t limit_bytes, struct error *e) MUST_CHECK;
+void allocator_destroy(struct allocator *a);
+
+err_t allocator_alloc(struct allocator *a, size_t bytes, enum memory_kind kind, const char *label, void **out, struct error *e) MUST_CHECK;
+void allocator_free(struct allocator *a, void *p);
+void allocator_stats(const struct allocator *a, struct memory_stats *out);
+void allocator_reset_peaks(struct allocator *a);
+
+/* Gives every wholly free segment back to the device; returns the bytes given back. */
+int64_t allocator_trim(struct allocator *a);
+
+#endif

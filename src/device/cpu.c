@@ -1,0 +1,160 @@
+/* SPDX-License-Identifier: MIT */
+/* The CPU device; see cpu.h. Segments come from mmap, so that given-back memory leaves the process and RSS tells the truth. */
+#include "device/cpu.h"
+
+#include <errno.h>
+#include <sched.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/mman.h>
+
+#include "base/mem.h"
+
+struct stream {
+    int unused;
+};
+struct event {
+    int unused;
+};
+
+static void cpu_close(struct device *d) { mem_free(d); }
+
+static err_t cpu_segment_alloc(struct device *d, size_t bytes, void **out, struct error *e)
+{
+    void *p = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+
+    (void)d;
+    *out = NULL;
+    if (p == MAP_FAILED) return FAIL(e, ERR_MEMORY, "the system gives no %zu bytes: %s", bytes, strerror(errno));
+    if (bytes >= (8u << 20)) madvise(p, bytes, MADV_HUGEPAGE); /* fewer page faults; harmless where it is not allowed */
+    *out = p;
+    return ERR_NONE;
+}
+
+static void cpu_segment_free(struct device *d, void *p, size_t bytes)
+{
+    (void)d;
+    munmap(p, bytes);
+}
+
+static err_t cpu_copy(struct device *d, void *to, const void *from, size_t bytes, struct stream *s, struct error *e)
+{
+    (void)d, (void)s, (void)e;
+    memcpy(to, from, bytes);
+    return ERR_NONE;
+}
+
+static err_t cpu_fill_zero(struct device *d, void *p, size_t bytes, struct stream *s, struct error *e)
+{
+    (void)d, (void)s, (void)e;
+    memset(p, 0, bytes);
+    return ERR_NONE;
+}
+
+static err_t cpu_stream_create(struct device *d, struct stream **out, struct error *e)
+{
+    (void)d;
+    *out = mem_zalloc(1, sizeof **out);
+    return *out ? ERR_NONE : FAIL(e, ERR_MEMORY, "out of memory for a stream");
+}
+
+static void cpu_stream_destroy(struct device *d, struct stream *s)
+{
+    (void)d;
+    mem_free(s);
+}
+
+static err_t cpu_stream_wait(struct device *d, struct stream *s, struct event *event, struct error *e)
+{
+    (void)d, (void)s, (void)event, (void)e; /* what the event stands for is done already */
+    return ERR_NONE;
+}
+
+static err_t cpu_stream_synchronize(struct device *d, struct stream *s, struct error *e)
+{
+    (void)d, (void)s, (void)e;
+    return ERR_NONE;
+}
+
+static err_t cpu_event_create(struct device *d, struct event **out, struct error *e)
+{
+    (void)d;
+    *out = mem_zalloc(1, sizeof **out);
+    return *out ? ERR_NONE : FAIL(e, ERR_MEMORY, "out of memory for an event");
+}
+
+static void cpu_event_destroy(struct device *d, struct event *event)
+{
+    (void)d;
+    mem_free(event);
+}
+
+static err_t cpu_event_record(struct device *d, struct event *event, struct stream *s, struct error *e)
+{
+    (void)d, (void)event, (void)s, (void)e;
+    return ERR_NONE;
+}
+
+static const struct device_ops device_ops_cpu = {
+    .name = "cpu",
+    .close = cpu_close,
+    .segment_alloc = cpu_segment_alloc,
+    .segment_free = cpu_segment_free,
+    .copy = cpu_copy,
+    .fill_zero = cpu_fill_zero,
+    .stream_create = cpu_stream_create,
+    .stream_destroy = cpu_stream_destroy,
+    .stream_wait = cpu_stream_wait,
+    .stream_synchronize = cpu_stream_synchronize,
+    .event_create = cpu_event_create,
+    .event_destroy = cpu_event_destroy,
+    .event_record = cpu_event_record,
+};
+
+/* "AMD EPYC 7713" from /proc/cpuinfo; "CPU" where it says nothing. */
+static void cpu_model_name(char *out, size_t size)
+{
+    FILE *f = fopen("/proc/cpuinfo", "r");
+    char line[256];
+
+    snprintf(out, size, "CPU");
+    while (f && fgets(line, sizeof line, f)) {
+        char *colon = strchr(line, ':');
+
+        if (strncmp(line, "model name", 10) != 0 || !colon) continue;
+        colon += 1 + strspn(colon + 1, " ");
+        colon[strcspn(colon, "\n")] = '\0';
+        snprintf(out, size, "%s", colon);
+        break;
+    }
+    if (f) fclose(f);
+}
+
+static int cores_of_mask(void)
+{
+    cpu_set_t mask;
+
+    return sched_getaffinity(0, sizeof mask, &mask) == 0 ? CPU_COUNT(&mask) : 1;
+}
+
+err_t cpu_device_create(struct device **out, const struct device_options *options, struct error *e)
+{
+    struct device *d = mem_zalloc(1, sizeof *d);
+    int local_size = options->local_size > 0 ? options->local_size : 1, threads = options->threads;
+    err_t rc;
+
+    *out = NULL;
+    if (!d) return FAIL(e, ERR_MEMORY, "out of memory while opening the CPU device");
+    if (threads <= 0) threads = cores_of_mask() / local_size;
+    d->ops = &device_ops_cpu;
+    rc = pool_create(&d->pool, threads, e);
+    if (rc) {
+        mem_free(d);
+        return rc;
+    }
+    cpu_model_name(d->properties.name, sizeof d->properties.name);
+    d->properties.threads = pool_threads(d->pool);
+    d->properties.memory_bytes = sensor_memory_limit_bytes() / local_size;
+    *out = d;
+    return ERR_NONE;
+}

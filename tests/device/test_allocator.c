@@ -1,0 +1,152 @@
+/* SPDX-License-Identifier: MIT */
+/* The caching allocator over the CPU device: reuse, merging, statistics, peaks, limits and the report of who holds what. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+#include <cmocka.h>
+
+#include "base/rng.h"
+#include "device/allocator.h"
+#include "device/device.h"
+
+static struct device *open_cpu(int64_t limit_bytes)
+{
+    struct device_options options = {.kind = "cpu", .local_size = 1, .threads = 1, .memory_limit_bytes = limit_bytes};
+    struct device *d;
+    struct error e = {0};
+
+    if (device_open(&d, &options, &e)) fail_msg("%s", e.message);
+    return d;
+}
+
+static void *take(struct device *d, size_t bytes)
+{
+    struct error e = {0};
+    void *p;
+
+    if (device_alloc(d, bytes, MEMORY_STASH, "test", &p, &e)) fail_msg("%s", e.message);
+    return p;
+}
+
+static void test_reuse_and_statistics(void **state)
+{
+    struct device *d = open_cpu(0);
+    struct memory_stats s;
+    void *a = take(d, 1000), *b = take(d, 3 << 20), *c;
+
+    (void)state;
+    assert_int_equal((uintptr_t)a % 64, 0);
+    device_memory_stats(d, &s);
+    assert_int_equal(s.active_bytes, 1024 + (3 << 20));
+    assert_int_equal(s.kind_bytes[MEMORY_STASH], s.active_bytes);
+    assert_int_equal(s.reserved_bytes, ALLOCATOR_SMALL_SEGMENT + (3 << 20));
+    device_free(d, b);
+    c = take(d, 2 << 20); /* fits into the freed block */
+    assert_ptr_equal(c, b);
+    device_memory_stats(d, &s);
+    assert_int_equal(s.reserved_bytes, ALLOCATOR_SMALL_SEGMENT + (3 << 20));
+    assert_int_equal(s.active_peak_bytes, 1024 + (3 << 20));
+    device_reset_peaks(d);
+    device_memory_stats(d, &s);
+    assert_int_equal(s.active_peak_bytes, s.active_bytes);
+    device_free(d, a);
+    device_free(d, c);
+    device_free(d, NULL);
+    device_memory_stats(d, &s);
+    assert_int_equal(s.active_bytes, 0);
+    device_close(d);
+}
+
+/* Blocks never overlap and keep their contents; after all are freed every segment is one block again. */
+static void test_random_traffic(void **state)
+{
+    enum { SLOTS = 64, ROUNDS = 4000 };
+    struct device *d = open_cpu(0);
+    struct rng_key key = rng_key_of(9, "traffic");
+    struct { unsigned char *p; size_t n; unsigned char mark; } slot[SLOTS] = {{0}};
+    struct memory_stats s;
+
+    (void)state;
+    for (uint64_t i = 0; i < ROUNDS; i++) {
+        int k = (int)rng_below(key, 3 * i, SLOTS);
+
+        if (slot[k].p) {
+            for (size_t j = 0; j < slot[k].n; j += 97) assert_int_equal(slot[k].p[j], slot[k].mark);
+            device_free(d, slot[k].p);
+            slot[k].p = NULL;
+        } else {
+            slot[k].n = 1 + (size_t)rng_below(key, 3 * i + 1, i % 5 ? 5000 : 1 << 20);
+            slot[k].mark = (unsigned char)i;
+            slot[k].p = take(d, slot[k].n);
+            memset(slot[k].p, slot[k].mark, slot[k].n);
+        }
+    }
+    for (int k = 0; k < SLOTS; k++) device_free(d, slot[k].p);
+    allocator_trim(d->allocator);
+    device_memory_stats(d, &s);
+    assert_int_equal(s.reserved_bytes, 0);
+    assert_int_equal(s.active_bytes, 0);
+    device_close(d);
+}
+
+static void test_retry_after_trim(void **state)
+{
+    struct device *d = open_cpu(8 << 20);
+    struct memory_stats s;
+    void *a = take(d, 3 << 20), *b = take(d, 4 << 20), *c;
+
+    (void)state;
+    device_free(d, a);
+    c = take(d, 7 << 19); /* 3.5 MiB: fits only after the cached 3 MiB were given back */
+    device_memory_stats(d, &s);
+    assert_int_equal(s.alloc_retries, 1);
+    assert_int_equal(s.ooms, 0);
+    device_free(d, b);
+    device_free(d, c);
+    device_close(d);
+}
+
+static void test_out_of_memory_says_who(void **state)
+{
+    struct device *d = open_cpu(8 << 20);
+    struct memory_stats s;
+    struct error e = {0};
+    void *a = take(d, 5 << 20), *b;
+
+    (void)state;
+    assert_int_equal(device_alloc(d, 4 << 20, MEMORY_GRADIENTS, "layers.3", &b, &e), ERR_MEMORY);
+    assert_null(b);
+    assert_non_null(strstr(e.message, "layers.3"));
+    assert_non_null(strstr(e.message, "stash"));
+    assert_non_null(strstr(e.message, "5.0 MiB"));
+    device_memory_stats(d, &s);
+    assert_int_equal(s.ooms, 1);
+    assert_int_equal(s.active_bytes, 5 << 20);
+    device_free(d, a);
+    device_close(d);
+}
+
+static void test_unknown_kind(void **state)
+{
+    struct device_options options = {.kind = "cuda", .local_size = 1};
+    struct device *d;
+    struct error e = {0};
+
+    (void)state;
+    assert_int_equal(device_open(&d, &options, &e), ERR_UNSUPPORTED);
+    assert_non_null(strstr(e.message, "device.kind=cuda"));
+    assert_true(sensor_resident_bytes() > 0);
+    assert_true(sensor_resident_peak_bytes() >= sensor_resident_bytes());
+    assert_true(sensor_memory_limit_bytes() > 0);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_reuse_and_statistics), cmocka_unit_test(test_random_traffic), cmocka_unit_test(test_retry_after_trim),
+        cmocka_unit_test(test_out_of_memory_says_who), cmocka_unit_test(test_unknown_kind),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
