@@ -1,0 +1,98 @@
+/* SPDX-License-Identifier: MIT */
+/* The pass that inserts gathers, frees and reductions; see action.h. */
+#include "base/mem.h"
+#include "parallel/action.h"
+
+struct pass {
+    struct action_list *out;
+    const struct action_list *in;
+    const struct fsdp_facts *facts;
+    bool *is_gathered; /* [n_groups] */
+};
+
+static int group_at(const struct pass *p, int i) { return p->facts->group_of_unit[p->in->items[i].index]; }
+
+/* The next action after i that uses group g; in->n if there is none. */
+static int next_use(const struct pass *p, int i, int g)
+{
+    for (i++; i < p->in->n && group_at(p, i) != g;) i++;
+    return i;
+}
+
+static err_t gather(struct pass *p, int g, int microbatch, struct error *e)
+{
+    if (p->is_gathered[g]) return ERR_NONE;
+    p->is_gathered[g] = true;
+    return action_list_add(p->out, ACTION_GATHER, g, microbatch, e);
+}
+
+/* Gathers what action i needs, and what the next action with another group needs. */
+static err_t gather_ahead(struct pass *p, int i, struct error *e)
+{
+    int g = group_at(p, i), next = i + 1;
+    err_t rc = gather(p, g, p->in->items[i].microbatch, e);
+
+    while (next < p->in->n && group_at(p, next) == g) next++;
+    if (!rc && next < p->in->n) rc = gather(p, group_at(p, next), p->in->items[next].microbatch, e);
+    return rc;
+}
+
+static bool should_free(const struct pass *p, int i, int next)
+{
+    const struct action *a = &p->in->items[i];
+    bool is_last_unit = a->index == p->facts->n_units - 1;
+
+    if (next == p->in->n) return true;
+    if (a->kind == ACTION_FORWARD) {
+        if (p->in->items[next].microbatch == a->microbatch && p->in->items[next].kind == ACTION_FORWARD) return false; /* tied weights */
+        if (p->facts->reshard == RESHARD_ALWAYS) return true;
+        if (p->in->items[next].microbatch != a->microbatch) return next > i + 1; /* forward only: the next microbatch */
+        return p->facts->reshard == RESHARD_DEFAULT && !is_last_unit;
+    }
+    return p->in->items[next].microbatch != a->microbatch && next > i + 1;
+}
+
+static bool writes_gradients(const struct action *a) { return a->kind == ACTION_BACKWARD_WEIGHT; }
+
+/* Is i the last action that adds to the gradients of group g, within its microbatch or within the whole list? */
+static bool is_last_gradient(const struct pass *p, int i, int g, bool within_microbatch)
+{
+    for (int j = next_use(p, i, g); j < p->in->n; j = next_use(p, j, g))
+        if (writes_gradients(&p->in->items[j]) && (!within_microbatch || p->in->items[j].microbatch == p->in->items[i].microbatch))
+            return false;
+    return true;
+}
+
+static err_t after(struct pass *p, int i, struct error *e)
+{
+    const struct action *a = &p->in->items[i];
+    int g = group_at(p, i);
+    err_t rc = ERR_NONE;
+
+    if (p->facts->n_shards > 1 && p->is_gathered[g] && should_free(p, i, next_use(p, i, g))) {
+        p->is_gathered[g] = false;
+        rc = action_list_add(p->out, ACTION_FREE, g, a->microbatch, e);
+    }
+    if (rc || !writes_gradients(a)) return rc;
+    if (p->facts->n_shards > 1 && is_last_gradient(p, i, g, true)) rc = action_list_add(p->out, ACTION_REDUCE, g, a->microbatch, e);
+    if (!rc && p->facts->n_replicas > 1 && is_last_gradient(p, i, g, false))
+        rc = action_list_add(p->out, ACTION_REPLICATE, g, a->microbatch, e);
+    return rc;
+}
+
+err_t fsdp_pass(struct action_list *out, const struct action_list *compute, const struct fsdp_facts *facts, struct error *e)
+{
+    struct pass p = {.out = out, .in = compute, .facts = facts, .is_gathered = mem_zalloc((size_t)facts->n_groups, sizeof(bool))};
+    err_t rc = ERR_NONE;
+
+    if (!p.is_gathered) return FAIL(e, ERR_MEMORY, "out of memory for the sharding pass");
+    for (int i = 0; i < compute->n && !rc; i++) {
+        const struct action *a = &compute->items[i];
+
+        if (facts->n_shards > 1) rc = gather_ahead(&p, i, e);
+        if (!rc) rc = action_list_add(out, a->kind, a->index, a->microbatch, e);
+        if (!rc) rc = after(&p, i, e);
+    }
+    mem_free(p.is_gathered);
+    return rc;
+}

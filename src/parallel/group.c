@@ -1,0 +1,181 @@
+/* SPDX-License-Identifier: MIT */
+/* Gathering and reducing a group of parameters; see group.h. */
+#include "parallel/group.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "base/mem.h"
+
+enum { CHUNK_ALIGN_ELEMENTS = 16 };
+
+static size_t shard_bytes(const struct parameter_group *g) { return (size_t)g->shard_elements * dtype_bytes(g->type); }
+
+static void *at(const struct parameter_group *g, const void *base, int64_t elements)
+{
+    return (void *)((uintptr_t)base + (size_t)elements * dtype_bytes(g->type));
+}
+
+/* Elements of one rank's chunk of parameter i, padding rows included. */
+static int64_t chunk_elements(const struct parameter_group *g, int i)
+{
+    return parameter_chunk_rows(g->parameters[i], g->n_shards) * parameter_row_elements(g->parameters[i]);
+}
+
+/* Points the parameters at (part of) a buffer, or at nothing. In the whole layout parameter i starts at n_shards * offset[i]. */
+static void point_values(struct parameter_group *g, void *whole)
+{
+    for (int i = 0; i < g->n; i++) g->parameters[i]->value = whole ? at(g, whole, g->n_shards * g->offset[i]) : NULL;
+}
+
+static void point_gradients(struct parameter_group *g, void *whole)
+{
+    for (int i = 0; i < g->n; i++) g->parameters[i]->gradient = whole ? at(g, whole, g->n_shards * g->offset[i]) : NULL;
+}
+
+err_t group_open(struct parameter_group *g, const char *name, struct parameter **parameters, int n, const struct group_context *context,
+                 struct error *e)
+{
+    err_t rc = ERR_NONE;
+
+    *g = (struct parameter_group){.parameters = parameters, .n = n, .n_shards = context->shard_comm->size,
+                                  .n_replicas = context->replicate_comm->size, .device = context->device, .k = context->k,
+                                  .kernel = context->kernel, .type = context->type, .shard_comm = context->shard_comm,
+                                  .replicate_comm = context->replicate_comm, .comm_stream = context->comm_stream};
+    snprintf(g->name, sizeof g->name, "%s", name);
+    g->offset = mem_zalloc((size_t)n, sizeof *g->offset);
+    if (!g->offset) return FAIL(e, ERR_MEMORY, "out of memory for the parameters of %s", name);
+    for (int i = 0; i < n; i++) {
+        parameter_shard(parameters[i], g->shard_comm->rank, g->n_shards);
+        g->offset[i] = g->shard_elements;
+        g->shard_elements += (chunk_elements(g, i) + CHUNK_ALIGN_ELEMENTS - 1) / CHUNK_ALIGN_ELEMENTS * CHUNK_ALIGN_ELEMENTS;
+    }
+    rc = device_alloc(g->device, shard_bytes(g), MEMORY_PARAMETERS, g->name, &g->shard, e);
+    if (!rc) rc = device_alloc(g->device, shard_bytes(g), MEMORY_GRADIENTS, g->name, &g->shard_gradient, e);
+    if (!rc) rc = device_zero(g->device, g->shard, shard_bytes(g), NULL, e);
+    if (!rc) rc = group_gradient_zero(g, e);
+    if (!rc) rc = g->device->ops->event_create(g->device, &g->ready, e);
+    if (rc) return rc;
+    for (int i = 0; i < n; i++) {
+        parameters[i]->shard = at(g, g->shard, g->offset[i]);
+        parameters[i]->shard_gradient = at(g, g->shard_gradient, g->offset[i]);
+    }
+    if (g->n_shards == 1) {
+        g->whole = g->shard;
+        g->whole_gradient = g->shard_gradient;
+        point_values(g, g->whole);
+        point_gradients(g, g->whole_gradient);
+    }
+    return ERR_NONE;
+}
+
+void group_close(struct parameter_group *g)
+{
+    if (!g->device) return;
+    if (g->n_shards > 1) {
+        device_free(g->device, g->whole);
+        device_free(g->device, g->whole_gradient);
+    }
+    device_free(g->device, g->shard);
+    device_free(g->device, g->shard_gradient);
+    if (g->ready) g->device->ops->event_destroy(g->device, g->ready);
+    mem_free(g->offset);
+    mem_free(g->parameters);
+    *g = (struct parameter_group){0};
+}
+
+err_t group_initialise(struct parameter_group *g, uint64_t seed, struct error *e)
+{
+    void *host = mem_alloc(shard_bytes(g));
+    err_t rc;
+
+    if (!host) return FAIL(e, ERR_MEMORY, "out of memory for the initial values of %s", g->name);
+    memset(host, 0, shard_bytes(g));
+    for (int i = 0; i < g->n; i++) parameter_initialise(g->parameters[i], seed, g->type, at(g, host, g->offset[i]));
+    rc = device_copy(g->device, g->shard, host, shard_bytes(g), NULL, e);
+    mem_free(host);
+    return rc;
+}
+
+/* Copies between the exchange layout [n_shards][shard layout] and the whole layout: rank r's chunk of each parameter. */
+static err_t rearrange(struct parameter_group *g, void *whole, void *exchange, bool to_whole, struct error *e)
+{
+    err_t rc = ERR_NONE;
+
+    for (int r = 0; r < g->n_shards; r++) {
+        for (int i = 0; i < g->n && !rc; i++) {
+            int64_t n = chunk_elements(g, i);
+            void *in_whole = at(g, whole, g->n_shards * g->offset[i] + r * n);
+            void *in_exchange = at(g, exchange, r * g->shard_elements + g->offset[i]);
+
+            rc = device_copy(g->device, to_whole ? in_whole : in_exchange, to_whole ? in_exchange : in_whole,
+                             (size_t)n * dtype_bytes(g->type), g->comm_stream, e);
+        }
+    }
+    return rc;
+}
+
+err_t group_gather(struct parameter_group *g, struct error *e)
+{
+    size_t bytes = (size_t)g->n_shards * shard_bytes(g);
+    void *exchange = NULL;
+    err_t rc = device_alloc(g->device, bytes, MEMORY_GATHERED, g->name, &g->whole, e);
+
+    if (!rc) rc = device_alloc(g->device, bytes, MEMORY_GATHERED, g->name, &exchange, e);
+    if (!rc)
+        rc = comm_all_gather(g->shard_comm, g->name, g->shard, exchange, (size_t)g->shard_elements, g->type, g->comm_stream, e);
+    if (!rc) rc = rearrange(g, g->whole, exchange, true, e);
+    if (!rc) rc = g->device->ops->event_record(g->device, g->ready, g->comm_stream, e);
+    device_free(g->device, exchange);
+    if (!rc) point_values(g, g->whole);
+    return rc;
+}
+
+void group_free(struct parameter_group *g)
+{
+    point_values(g, NULL);
+    device_free(g->device, g->whole);
+    g->whole = NULL;
+}
+
+err_t group_gradient_begin(struct parameter_group *g, struct error *e)
+{
+    size_t bytes = (size_t)g->n_shards * shard_bytes(g);
+    err_t rc;
+
+    if (g->whole_gradient) return ERR_NONE;
+    rc = device_alloc(g->device, bytes, MEMORY_GRADIENTS, g->name, &g->whole_gradient, e);
+    if (!rc) rc = device_zero(g->device, g->whole_gradient, bytes, NULL, e);
+    if (!rc) point_gradients(g, g->whole_gradient);
+    return rc;
+}
+
+err_t group_reduce(struct parameter_group *g, struct error *e)
+{
+    void *exchange = NULL, *sum = NULL;
+    err_t rc = device_alloc(g->device, (size_t)g->n_shards * shard_bytes(g), MEMORY_GRADIENTS, g->name, &exchange, e);
+
+    /* the padding between chunks is exchanged too: it must hold numbers */
+    if (!rc) rc = device_zero(g->device, exchange, (size_t)g->n_shards * shard_bytes(g), g->comm_stream, e);
+    if (!rc) rc = device_alloc(g->device, shard_bytes(g), MEMORY_GRADIENTS, g->name, &sum, e);
+    if (!rc) rc = rearrange(g, g->whole_gradient, exchange, false, e);
+    if (!rc)
+        rc = comm_reduce_scatter(g->shard_comm, g->name, exchange, sum, (size_t)g->shard_elements, g->type, COMM_SUM, g->comm_stream, e);
+    if (!rc) g->k->add(g->kernel, g->shard_elements, g->shard_gradient, sum, g->shard_gradient);
+    device_free(g->device, exchange);
+    device_free(g->device, sum);
+    device_free(g->device, g->whole_gradient);
+    g->whole_gradient = NULL;
+    point_gradients(g, NULL);
+    return rc;
+}
+
+err_t group_replicate(struct parameter_group *g, struct error *e)
+{
+    return comm_all_reduce(g->replicate_comm, g->name, g->shard_gradient, (size_t)g->shard_elements, g->type, COMM_SUM, g->comm_stream, e);
+}
+
+err_t group_gradient_zero(struct parameter_group *g, struct error *e)
+{
+    return device_zero(g->device, g->shard_gradient, shard_bytes(g), NULL, e);
+}
