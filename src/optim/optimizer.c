@@ -1,0 +1,138 @@
+/* SPDX-License-Identifier: MIT */
+/* AdamW over named tensors; see optimizer.h. */
+#include "optim/optimizer.h"
+
+#include <math.h>
+#include <regex.h>
+#include <string.h>
+
+enum { MOMENT_ALIGN_BYTES = 64 };
+
+static size_t moment_bytes(const struct optimizer *o, int i)
+{
+    size_t bytes = (size_t)o->tensors[i].n * dtype_bytes(o->spec.type);
+
+    return (bytes + MOMENT_ALIGN_BYTES - 1) & ~(size_t)(MOMENT_ALIGN_BYTES - 1);
+}
+
+/* Gives the group's settings to every tensor that no earlier group has taken. */
+static err_t apply_group(struct optimizer *o, const struct optim_group *g, bool *is_taken, struct error *e)
+{
+    char *pattern = mem_zalloc(1, (size_t)g->pattern_length + 1), reason[128];
+    regex_t regex;
+    int status, n_matches = 0;
+
+    if (!pattern) return FAIL(e, ERR_MEMORY, "out of memory for optimizer.param_groups");
+    memcpy(pattern, g->pattern, (size_t)g->pattern_length);
+    status = regcomp(&regex, pattern, REG_EXTENDED | REG_NOSUB);
+    if (status) {
+        regerror(status, &regex, reason, sizeof reason);
+        FAIL(e, ERR_CONFIG, "optimizer.param_groups: \"%s\" is not a regular expression: %s", pattern, reason);
+        mem_free(pattern);
+        return ERR_CONFIG;
+    }
+    for (int i = 0; i < o->n; i++) {
+        struct optim_tensor *t = &o->tensors[i];
+
+        if (regexec(&regex, t->name, 0, NULL, 0) != 0) continue;
+        n_matches++;
+        if (is_taken[i]) continue;
+        is_taken[i] = true;
+        if (!isnan(g->weight_decay)) t->weight_decay = g->weight_decay;
+        if (!isnan(g->lr_factor)) t->lr_factor = g->lr_factor;
+    }
+    regfree(&regex);
+    if (!n_matches)
+        FAIL(e, ERR_CONFIG, "optimizer.param_groups: \"%s\" matches no parameter; names look like %s", pattern,
+             o->n ? o->tensors[o->n / 2].name : "layers.0.attention.wq.weight");
+    mem_free(pattern);
+    return n_matches ? ERR_NONE : ERR_CONFIG;
+}
+
+static err_t assign_groups(struct optimizer *o, struct error *e)
+{
+    bool *is_taken = mem_zalloc((size_t)o->n + 1, sizeof *is_taken);
+    err_t rc = ERR_NONE;
+
+    if (!is_taken) return FAIL(e, ERR_MEMORY, "out of memory for optimizer.param_groups");
+    for (int i = 0; i < o->n; i++) {
+        o->tensors[i].weight_decay = o->spec.weight_decay;
+        o->tensors[i].lr_factor = 1.0;
+    }
+    for (int i = 0; i < o->spec.n_groups && !rc; i++) rc = apply_group(o, &o->spec.groups[i], is_taken, e);
+    mem_free(is_taken);
+    return rc;
+}
+
+err_t optimizer_open(struct optimizer *o, const struct optim_spec *spec, struct optim_tensor *tensors, int n, struct error *e)
+{
+    size_t total = 0;
+    char *at;
+    err_t rc;
+
+    *o = (struct optimizer){.spec = *spec, .tensors = tensors, .n = n, .kernel = {.device = spec->device}};
+    rc = assign_groups(o, e);
+    o->spec.groups = NULL; /* borrowed for this call only */
+    for (int i = 0; i < n; i++) total += 2 * moment_bytes(o, i);
+    if (!rc) rc = device_alloc(spec->device, total, MEMORY_OPTIMIZER, "moments", &o->storage, e);
+    if (!rc) rc = device_zero(spec->device, o->storage, total, NULL, e);
+    if (!rc) rc = device_alloc(spec->device, sizeof *o->sum, MEMORY_BUFFERS, "norm", (void **)&o->sum, e);
+    if (rc) {
+        optimizer_close(o);
+        return rc;
+    }
+    at = o->storage;
+    for (int i = 0; i < n; i++) {
+        tensors[i].first = at;
+        at += moment_bytes(o, i);
+        tensors[i].second = at;
+        at += moment_bytes(o, i);
+    }
+    return ERR_NONE;
+}
+
+void optimizer_close(struct optimizer *o)
+{
+    if (!o->spec.device) return;
+    device_free(o->spec.device, o->storage);
+    device_free(o->spec.device, o->sum);
+    mem_free(o->tensors);
+    *o = (struct optimizer){0};
+}
+
+err_t optimizer_gradient_norm(struct optimizer *o, struct comm *shards, double *norm, struct error *e)
+{
+    err_t rc = device_zero(o->spec.device, o->sum, sizeof *o->sum, NULL, e);
+
+    for (int i = 0; i < o->n && !rc; i++)
+        if (o->tensors[i].n) o->spec.kernels->sum_squares(&o->kernel, o->tensors[i].n, o->tensors[i].gradient, o->sum);
+    if (!rc) rc = kernel_context_check(&o->kernel, e);
+    if (!rc) rc = comm_all_reduce(shards, "gradient norm", o->sum, 1, DTYPE_FLOAT64, COMM_SUM, NULL, e);
+    if (!rc) rc = device_copy(o->spec.device, norm, o->sum, sizeof *norm, NULL, e);
+    if (!rc) *norm = sqrt(*norm);
+    return rc;
+}
+
+double optimizer_clip_factor(double norm, double max_norm)
+{
+    double factor = max_norm / (norm + 1e-6);
+
+    return max_norm > 0 && factor < 1.0 ? factor : 1.0;
+}
+
+err_t optimizer_step(struct optimizer *o, double lr, double gradient_scale, struct error *e)
+{
+    struct adamw_step step = {.beta1 = o->spec.beta1, .beta2 = o->spec.beta2, .eps = o->spec.eps, .gradient_scale = gradient_scale};
+
+    o->step++;
+    step.bias_correction1 = 1.0 - pow(o->spec.beta1, (double)o->step);
+    step.bias_correction2 = 1.0 - pow(o->spec.beta2, (double)o->step);
+    for (int i = 0; i < o->n; i++) {
+        struct optim_tensor *t = &o->tensors[i];
+
+        step.lr = lr * t->lr_factor;
+        step.weight_decay = t->weight_decay;
+        if (t->n) o->spec.kernels->adamw(&o->kernel, &step, t->n, t->gradient, t->value, t->first, t->second);
+    }
+    return kernel_context_check(&o->kernel, e);
+}
