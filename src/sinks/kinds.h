@@ -31,10 +31,13 @@ void console_progress(struct str *out, int64_t step, int64_t total_steps, double
 /* ---- jsonl: run.jsonl, one object a row, whole lines only ---- */
 struct jsonl_options {
     const char *path;
+    const char *const *tags; /* n_tags texts "name=value" that go with every row (metrics.tags) */
+    int n_tags;
 };
 extern const struct sink_ops sink_ops_jsonl;
 
-void jsonl_line(struct str *out, const struct metric_row *row); /* one object and a newline */
+/* Appends one object and a newline; tags_json: an object, or NULL for none. */
+void jsonl_line(struct str *out, const struct metric_row *row, const char *tags_json);
 
 /* After a resume from a checkpoint at `step`: keeps the lines of path whose step is <= step and appends the
  * others to superseded_path, then replaces path atomically. Lines that are no JSON object with an integer
@@ -56,7 +59,8 @@ struct tfevents_hparam {
 };
 
 struct tfevents_options {
-    const char *folder; /* of this run and rank; made if missing; one writer per folder */
+    const char *folder; /* <dump_folder>/<what tfevents_make_folder gave>[/rank_N]; made if missing; one
+                           writer per folder at a time */
     const char *run;    /* id of the run: the name of its hparams session */
     int64_t first_step; /* first step of this process life: earlier points at or after it are superseded */
     const char *config_text; /* whole configuration as YAML, shown in the text tab; NULL = none */
@@ -66,13 +70,9 @@ struct tfevents_options {
 extern const struct sink_ops sink_ops_tfevents;
 
 /* Makes <dump_folder>/<tb_folder>/YYYYmmdd-HHMM[-k] (local time of `now`), a folder that no other start has:
- * -2, -3, ... where it was taken. out gets the folder's own name, to be kept in run.json for the resumed run.
- */
+ * -2, -3, ... where it was taken. Appends its path relative to the dump folder, to be kept in run.json for
+ * the resumed run. */
 err_t tfevents_make_folder(const char *dump_folder, const char *tb_folder, time_t now, struct str *out,
                            struct error *e) MUST_CHECK;
-
-/* <dump_folder>/<tb_folder>/<name>[/rank_N], appended; rank < 0 = no rank folder. */
-void tfevents_folder(struct str *out, const char *dump_folder, const char *tb_folder, const char *name,
-                     int rank);
 
 #endif
