@@ -14,6 +14,7 @@
 
 #include "base/dtype.h"
 #include "base/error.h"
+#include "base/label.h"
 #include "device/device.h"
 
 struct kernel_context {
@@ -26,7 +27,6 @@ struct kernel_context {
 };
 
 enum {
-    LABEL_IGNORED = -100,   /* cross_entropy: this row has no label */
     ATTENTION_MAX_D = 1024, /* d_qk and d_v at most */
 };
 

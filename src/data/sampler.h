@@ -14,9 +14,8 @@
 #include <stdint.h>
 
 #include "base/error.h"
+#include "base/label.h"
 #include "data/token_cache.h"
-
-enum { LABEL_IGNORED = -100 }; /* the label of a place that is not scored */
 
 struct sampler {
     const struct token_cache *cache; /* borrowed */

@@ -51,7 +51,7 @@ expect text 'a tab' "file src/base/planted.c \$'\tint a;'"
 expect text 'columns' "file src/base/planted.c \"/* \$(printf %0200d 0) */\""
 expect text 'no end of line' "file src/base/planted.c; printf 'int a;' >>src/base/planted.c"
 expect text 'empty lines' "file src/base/planted.c 'int a;' ''"
-expect words 'notes to oneself' "file src/base/planted.c '/* ''TODO'' */'"
+expect words 'notes to oneself' "file src/base/planted.c '/* TO''DO */'"
 expect words 'paths of one machine' "file src/base/planted.c '/* /ho''me/somebody */'"
 expect docs 'is stale' "mkdir -p docs build; ln -s '$PWD/$BUILD' build/release; echo old >docs/metrics.md"
 if command -v shellcheck >/dev/null; then
