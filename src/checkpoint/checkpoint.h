@@ -30,6 +30,9 @@ enum checkpoint_kind {
 const char *checkpoint_kind_name(enum checkpoint_kind kind);
 bool checkpoint_kind_parse(const char *name, enum checkpoint_kind *out);
 
+/* Run ids become names of folders: 1..15 letters and digits of ASCII. */
+bool checkpoint_id_ok(const char *id);
+
 /* One tensor as this rank holds it: rows [first_row, first_row + n_rows) of dim 0, contiguous, in host
  * memory. A scalar (n_dims 0) has one row. A name is unique within its kind ("layers.0.attention.wq.weight";
  * for the optimizer "layers.0.attention.wq.weight.exp_avg"). */

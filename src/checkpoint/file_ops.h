@@ -44,7 +44,4 @@ err_t file_rename(const struct file_ops *o, const char *from, const char *to, st
 err_t file_replace_folder(const struct file_ops *o, const char *fresh, const char *old, const char *spare,
                           struct error *e) MUST_CHECK;
 
-/* A folder `path` and its parents, each made durable. */
-err_t file_make_folders(const struct file_ops *o, const char *path, struct error *e) MUST_CHECK;
-
 #endif

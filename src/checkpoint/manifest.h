@@ -51,28 +51,35 @@ struct manifest {
     int n_files;
     struct manifest_tensor *tensors; /* sorted by kind, then name */
     int n_tensors;
+    /* private */
     struct arena arena; /* owns what was parsed */
+    int files_capacity, tensors_capacity;
 };
 
-/* Reads and checks everything: versions, shapes, offsets inside files, pieces that cover each tensor once,
- * names without a path. `path`: for messages. On failure m is released. */
+/* Reads and checks everything: version, shapes, offsets inside files, pieces that cover each tensor once,
+ * file names without a folder. `path`: for messages. On failure m is released. */
 err_t manifest_parse(struct manifest *m, const char *text, size_t n, const char *path,
                      struct error *e) MUST_CHECK;
-err_t manifest_read(struct manifest *m, const char *checkpoint_path,
-                    struct error *e) MUST_CHECK; /* <path>/manifest.json */
 void manifest_release(struct manifest *m);
 
-void manifest_write(const struct manifest *m, struct str *out); /* check out with str_ok */
+/* The text of manifest.json, whose last line is a checksum of all before it; check out with str_ok. */
+void manifest_write(const struct manifest *m, struct str *out);
 
+/* Appends <checkpoint_path>/manifest.json after comparing its checksum. */
+err_t manifest_read_text(const char *checkpoint_path, struct str *out, struct error *e) MUST_CHECK;
+err_t manifest_read(struct manifest *m, const char *checkpoint_path, struct error *e) MUST_CHECK;
+
+/* NULL: none */
 const struct manifest_tensor *manifest_find(const struct manifest *m, enum checkpoint_kind kind,
-                                            const char *name); /* NULL: none */
+                                            const char *name);
+int64_t manifest_tensor_rows(const struct manifest_tensor *t);
 
-/* "dp_replicate 1 x dp_shard 4 (4 ranks)" */
+/* Appends "dp_replicate 2 x dp_shard 4 (8 ranks)"; axes of degree 1 are left out. */
 void manifest_mesh_text(const struct checkpoint_axis *axes, int n_axes, int world, struct str *out);
 
 /* ---- what one rank wrote, gathered on rank 0 and merged into the manifest ---- */
 
-/* Appends one rank's part as JSON: files and tensors of m, where every tensor has at most one piece. */
+/* Appends one rank's part as JSON: files, tensors and health of m. */
 void manifest_part_write(const struct manifest *m, struct str *out);
 /* Adds a part to m (text need not outlive the call). */
 err_t manifest_part_merge(struct manifest *m, const char *text, size_t n, struct error *e) MUST_CHECK;
