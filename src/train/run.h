@@ -68,6 +68,7 @@ struct run {
     struct run_info former; /* as found by run_open */
     struct run_info info;   /* since run_begin */
     bool is_resumed;        /* since run_begin */
+    const char *warning;    /* NULL, or what the user should know: this file system has no locks */
     /* private */
     struct arena arena;
     int lock_fd_plus_one;

@@ -11,6 +11,7 @@
 #define TRAIN_SIGNALS_H
 
 #include <signal.h>
+#include <stdatomic.h>
 #include <stdbool.h>
 
 #include "base/error.h"
@@ -18,7 +19,8 @@
 enum { SIGNALS_COUNT = 3 };
 
 struct signals {
-    volatile sig_atomic_t pending; /* number of the last signal, 0 = none */
+    atomic_int pending;    /* number of the last signal, 0 = none */
+    atomic_int interrupts; /* INTs so far */
     struct sigaction former[SIGNALS_COUNT];
     bool installed;
 };
