@@ -74,7 +74,7 @@ static int64_t time_ns(struct kernel_run *r, const struct kernels *k, int repeat
 static void number(struct str *s, const char *key, double value)
 {
     json_key(s, key);
-    json_real(s, value);
+    json_number(s, value);
 }
 
 static void text(struct str *s, const char *key, const char *value)

@@ -9,7 +9,7 @@
 /* Which families have a fast twin of float32 and of float64: the others use the reference at every level. */
 #define FLOAT32_gemm(twin, reference) twin
 #define FLOAT64_gemm(twin, reference) twin
-#define FLOAT32_attention(twin, reference) reference
+#define FLOAT32_attention(twin, reference) twin
 #define FLOAT64_attention(twin, reference) reference
 #define FLOAT32_cross_entropy(twin, reference) reference
 #define FLOAT64_cross_entropy(twin, reference) reference
@@ -72,6 +72,18 @@ static bool runs_anywhere(void) { return true; }
 static size_t no_workspace(int threads) { return (void)threads, (size_t)0; }
 
 #if defined(__x86_64__)
+static size_t larger(size_t a, size_t b) { return a > b ? a : b; }
+
+static size_t workspace_float32_avx2(int threads)
+{
+    return larger(gemm_workspace_float32_avx2(threads), attention_workspace_float32_avx2(threads));
+}
+
+static size_t workspace_float32_avx512(int threads)
+{
+    return larger(gemm_workspace_float32_avx512(threads), attention_workspace_float32_avx512(threads));
+}
+
 static bool has_avx2(void) { return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma"); }
 
 static bool has_avx512(void)
@@ -88,9 +100,9 @@ static const struct row {
     size_t (*workspace_bytes)(int threads);
 } rows[] = {
 #if defined(__x86_64__)
-    {&avx512_float32, has_avx512, gemm_workspace_float32_avx512},
+    {&avx512_float32, has_avx512, workspace_float32_avx512},
     {&avx512_float64, has_avx512, gemm_workspace_float64_avx512},
-    {&avx2_float32, has_avx2, gemm_workspace_float32_avx2},
+    {&avx2_float32, has_avx2, workspace_float32_avx2},
     {&avx2_float64, has_avx2, gemm_workspace_float64_avx2},
 #endif
     {&reference_float32, runs_anywhere, no_workspace},

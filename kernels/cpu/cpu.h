@@ -27,6 +27,8 @@ size_t gemm_workspace_float32_avx2(int threads);
 size_t gemm_workspace_float64_avx2(int threads);
 size_t gemm_workspace_float32_avx512(int threads);
 size_t gemm_workspace_float64_avx512(int threads);
+size_t attention_workspace_float32_avx2(int threads);
+size_t attention_workspace_float32_avx512(int threads);
 
 struct pool *cpu_pool(const struct kernel_context *c); /* NULL: one thread */
 
