@@ -375,6 +375,32 @@ static void test_bad_specs(void **state)
     temp_remove(&t);
 }
 
+static void test_out_of_memory(void **state)
+{
+    struct token_cache *c;
+    struct loader_spec spec;
+    struct loader *l;
+    struct error e;
+    long n = 0;
+
+    (void)state;
+    assert_int_equal(token_cache_open_synthetic(&c, 1000, 1 << 20, 1, &e), ERR_NONE);
+    spec = spec_of(c, 1, 1, 1);
+    for (;; n++) {
+        err_t rc;
+
+        mem_fault_arm(n);
+        rc = loader_open(&l, &spec, &e);
+        if (!mem_fault_fired()) break;
+        assert_int_equal(rc, ERR_MEMORY);
+        assert_null(l);
+    }
+    mem_fault_arm(-1);
+    assert_true(n > 4);
+    loader_close(l);
+    token_cache_close(c);
+}
+
 static void test_close_at_any_moment(void **state)
 {
     struct token_cache *c;
@@ -406,7 +432,7 @@ int main(void)
         cmocka_unit_test(test_resume_anywhere),                     cmocka_unit_test(test_a_far_cursor_costs_nothing),
         cmocka_unit_test(test_finite_pass),                         cmocka_unit_test(test_batches_in_use),
         cmocka_unit_test(test_errors_of_the_thread),                cmocka_unit_test(test_bad_specs),
-        cmocka_unit_test(test_close_at_any_moment),
+        cmocka_unit_test(test_out_of_memory),                       cmocka_unit_test(test_close_at_any_moment),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
