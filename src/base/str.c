@@ -5,6 +5,7 @@
 #include <stdarg.h>
 #include <stdint.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/mem.h"
@@ -120,8 +121,10 @@ const char *str_nearest(const char *s, const char *const *candidates, int n)
     const char *nearest = NULL;
 
     for (i = 0; i < n; i++) {
-        int d = str_distance(s, candidates[i]);
+        int d = (int)strlen(s) - (int)strlen(candidates[i]);
 
+        if (abs(d) >= best) continue; /* no distance is less than that of the lengths */
+        d = str_distance(s, candidates[i]);
         if (d < best) {
             best = d;
             nearest = candidates[i];
