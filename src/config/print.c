@@ -211,7 +211,6 @@ void config_help(struct str *out)
 }
 
 static const char DOCS_HEAD[] =
-    "<!-- Made from src/config/fields.def by `make docs`. Do not edit. -->\n"
     "# Options\n"
     "\n"
     "`ctitan config print --config NAME` shows what a configuration comes to and where each value came "
@@ -316,7 +315,7 @@ int config_missing_features(const struct config *c, struct str *out)
             config_value_yaml(c, row, out);
         str_add(out, " (");
         config_origin_text(&c->sources->origin[i], out);
-        str_addf(out, "): %s is not built yet\n", missing);
+        str_addf(out, "): not built yet: %s\n", missing);
         n++;
     }
     config_destroy(defaults);

@@ -83,15 +83,16 @@ static void compare_row(const struct config *c, int index, const struct config *
     const struct config_row *row = config_row(index);
     struct str now = {0}, then = {0}, origin = {0};
 
-    if (config_value_equal(c, earlier, row)) return;
     config_value_yaml(c, row, &now);
     config_value_yaml(earlier, row, &then);
     config_origin_text(&c->sources->origin[index], &origin);
-    config_problem(p, "%s.%s=%s (%s), but %s has %s: %s", row->section, row->key, str_text(&now),
-                   str_text(&origin), where, str_text(&then),
-                   row->resume == FIXED_DATA
-                       ? "a run cannot change it, unless checkpoint.exclude_from_loading has dataloader"
-                       : "a run cannot change it; use another job.dump_folder for a new run");
+    /* as written: bytes that are not UTF-8 do not survive in JSON */
+    if (strcmp(str_text(&now), str_text(&then)) != 0)
+        config_problem(p, "%s.%s=%s (%s), but %s has %s: %s", row->section, row->key, str_text(&now),
+                       str_text(&origin), where, str_text(&then),
+                       row->resume == FIXED_DATA
+                           ? "a run cannot change it, unless checkpoint.exclude_from_loading has dataloader"
+                           : "a run cannot change it; use another job.dump_folder for a new run");
     str_release(&now);
     str_release(&then);
     str_release(&origin);

@@ -2,6 +2,8 @@
 /* The rows made from fields.def, and finding one by the name that a user wrote. */
 #include "config/table.h"
 
+#include <limits.h>
+#include <stdio.h>
 #include <string.h>
 
 #define BUILT NULL
@@ -131,36 +133,32 @@ bool config_is_section_prefix(const char *path, size_t n)
 
 void config_row_path(const struct config_row *row, char out[CONFIG_PATH_BYTES])
 {
-    struct str s = {0};
+    int n = snprintf(out, CONFIG_PATH_BYTES, "%s.%s", row->section, row->key);
 
-    str_addf(&s, "%s.%s", row->section, row->key);
-    BUG_ON(s.length >= CONFIG_PATH_BYTES);
-    memcpy(out, str_text(&s), s.length + 1);
-    str_release(&s);
+    BUG_ON(n >= CONFIG_PATH_BYTES);
 }
 
 void config_suggest(const char *path, size_t n, struct str *out)
 {
     char wanted[CONFIG_PATH_BYTES], whole[CONFIG_N_ROWS][CONFIG_PATH_BYTES];
-    const char *candidates[CONFIG_N_ROWS], *nearest, *last;
+    const char *candidates[CONFIG_N_ROWS], *nearest = NULL, *key;
+    int best = INT_MAX;
 
     if (n >= sizeof wanted) return;
     for (size_t i = 0; i < n; i++) wanted[i] = path[i] == '-' ? '_' : path[i];
     wanted[n] = '\0';
-    last = strrchr(wanted, '.');
-    last = last ? last + 1 : wanted;
+    key = strrchr(wanted, '.');
+    key = key ? key + 1 : wanted;
     for (int i = 0; i < CONFIG_N_ROWS; i++) {
-        const struct config_row *row = config_row(i);
-
-        config_row_path(row, whole[i]);
+        config_row_path(config_row(i), whole[i]);
         candidates[i] = whole[i];
-        /* the right key in the wrong section, which no distance between whole names finds */
-        if (strcmp(row->key, last) == 0) {
-            str_addf(out, "; did you mean %s?", whole[i]);
-            return;
+        /* the right key in the wrong section, which no distance between whole names would find */
+        if (strcmp(config_row(i)->key, key) == 0 && str_distance(wanted, whole[i]) < best) {
+            nearest = whole[i];
+            best = str_distance(wanted, whole[i]);
         }
     }
-    nearest = str_nearest(wanted, candidates, CONFIG_N_ROWS);
+    if (!nearest) nearest = str_nearest(wanted, candidates, CONFIG_N_ROWS);
     if (nearest) str_addf(out, "; did you mean %s?", nearest);
 }
 
