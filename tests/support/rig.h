@@ -1,0 +1,37 @@
+/* SPDX-License-Identifier: MIT */
+/* One rank's model, executor and optimizer without the rest of a trainer, for tests of numbers. */
+#ifndef SUPPORT_RIG_H
+#define SUPPORT_RIG_H
+
+#include "optim/optimizer.h"
+#include "parallel/executor.h"
+
+struct rig_spec {
+    struct model_spec model;
+    enum dtype type;
+    const char *kernels;          /* "reference", "auto" */
+    struct mesh_shape mesh;
+    enum reshard_policy reshard;
+    int n_microbatches, threads;
+    int64_t sequences, length;    /* of a microbatch */
+    uint64_t seed;
+    double weight_decay;
+};
+
+struct rig {
+    struct device *device;
+    const struct kernels *kernels;
+    struct mesh mesh;
+    struct model *model;
+    struct executor executor;
+    struct optimizer optimizer;
+};
+
+/* Collective over world. Everything is released by rig_close, also after a failure. */
+err_t rig_open(struct rig *r, const struct rig_spec *spec, struct comm *world, struct error *e) MUST_CHECK;
+void rig_close(struct rig *r);
+
+/* Sizes of a tiny Llama whose dim 0's do not divide by most numbers of ranks; some shards are empty. */
+struct model_spec rig_tiny_model(void);
+
+#endif
