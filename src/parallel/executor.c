@@ -46,6 +46,7 @@ static err_t forward(struct executor *x, int unit, int microbatch, struct error 
     struct slot *s = slot_of(x, microbatch, unit), *previous = unit ? slot_of(x, microbatch, unit - 1) : NULL;
     err_t rc = take(x, size->stash_bytes, u->name, &s->stash, e);
 
+    s->stash_used = 0;
     if (!rc) rc = take(x, size->out_bytes, u->name, &s->out, e);
     if (!rc && x->exec.with_gradient && u->is_gradient_in_forward) rc = group_gradient_begin(&x->groups[u->group], e);
     if (!rc) rc = prepare(x, unit, microbatch, e);

@@ -1,0 +1,141 @@
+/* SPDX-License-Identifier: MIT */
+/* What a run says: the sinks of the ranks that speak, the lines at start, the row of each logged step. */
+#include <stdio.h>
+#include <time.h>
+
+#include "base/io.h"
+#include "base/mem.h"
+#include "train/trainer.h"
+
+/* Options that the sinks borrow until they are closed. */
+struct trainer_sinks {
+    struct arena arena;
+    struct console_options console;
+    struct jsonl_options jsonl;
+    struct tfevents_options tfevents;
+    struct str config_text;
+    struct tfevents_hparam hparams[8];
+    bool is_speaker; /* this rank's rows are the run's */
+    bool has_own;    /* this rank writes rows of its own (metrics.save_for_all_ranks) */
+};
+
+static int speaking_rank(const struct trainer *t)
+{
+    return metrics_rank(t->mesh.world->size, t->mesh.shape.degree[AXIS_PP], NULL, 0);
+}
+
+static int hparams_of(const struct trainer *t, struct tfevents_hparam *h)
+{
+    const struct config *c = t->cfg;
+    int n = 0;
+
+    h[n++] = (struct tfevents_hparam){.name = "model.flavor", .kind = TFEVENTS_TEXT, .text = c->model.flavor};
+    h[n++] = (struct tfevents_hparam){.name = "optimizer.lr", .kind = TFEVENTS_NUMBER, .number = c->optimizer.lr};
+    h[n++] = (struct tfevents_hparam){.name = "optimizer.weight_decay", .kind = TFEVENTS_NUMBER, .number = c->optimizer.weight_decay};
+    h[n++] = (struct tfevents_hparam){.name = "training.global_batch_size", .kind = TFEVENTS_NUMBER,
+                                      .number = (double)c->training.global_batch_size};
+    h[n++] = (struct tfevents_hparam){.name = "training.seq_len", .kind = TFEVENTS_NUMBER, .number = (double)c->training.seq_len};
+    h[n++] = (struct tfevents_hparam){.name = "training.steps", .kind = TFEVENTS_NUMBER, .number = (double)c->training.steps};
+    h[n++] = (struct tfevents_hparam){.name = "debug.seed", .kind = TFEVENTS_NUMBER, .number = (double)c->debug.seed};
+    h[n++] = (struct tfevents_hparam){.name = "training.document_mask", .kind = TFEVENTS_BOOL, .number = c->training.document_mask};
+    return n;
+}
+
+static err_t add_tensorboard(struct trainer *t, struct trainer_sinks *o, struct error *e)
+{
+    const char *folder;
+
+    if (!t->start.tb_folder[0] || !(o->is_speaker || o->has_own)) return ERR_NONE;
+    folder = arena_printf(&o->arena, "%s/%s", t->cfg->job.dump_folder, t->start.tb_folder);
+    if (folder && o->has_own) folder = arena_printf(&o->arena, "%s/rank_%d", folder, t->mesh.world->rank);
+    config_print(t->cfg, false, &o->config_text);
+    o->tfevents = (struct tfevents_options){.folder = folder, .run = t->start.run_id,
+                                            .first_step = t->step + 1, .config_text = str_text(&o->config_text), .hparams = o->hparams,
+                                            .n_hparams = hparams_of(t, o->hparams)};
+    if (!folder) return FAIL(e, ERR_MEMORY, "out of memory for the TensorBoard sink");
+    return sinks_add(t->sinks, &sink_ops_tfevents, &o->tfevents, e);
+}
+
+err_t trainer_open_sinks(struct trainer *t, struct error *e)
+{
+    struct trainer_sinks *o = mem_zalloc(1, sizeof *o);
+    err_t rc;
+
+    t->sink_options = o;
+    if (!o) return FAIL(e, ERR_MEMORY, "out of memory for the sinks");
+    o->is_speaker = t->mesh.world->rank == speaking_rank(t);
+    o->has_own = t->cfg->metrics.save_for_all_ranks;
+    rc = sinks_create(&t->sinks, t->spec.log, (int)t->cfg->metrics.queue_rows, e);
+    o->console = (struct console_options){.log = t->spec.log, .use_colour = t->spec.is_terminal && !t->cfg->metrics.disable_color_printing,
+                                          .total_steps = t->cfg->training.steps};
+    if (!rc && o->is_speaker) rc = sinks_add(t->sinks, &sink_ops_console, &o->console, e);
+    if (rc || t->spec.is_dry) return rc;
+    o->jsonl.path = io_join(&o->arena, t->cfg->job.dump_folder, "run.jsonl");
+    if (!o->jsonl.path) return FAIL(e, ERR_MEMORY, "out of memory for the sinks");
+    if (o->is_speaker) rc = sinks_add(t->sinks, &sink_ops_jsonl, &o->jsonl, e);
+    return rc ? rc : add_tensorboard(t, o, e);
+}
+
+void trainer_close_sinks(struct trainer *t)
+{
+    struct trainer_sinks *o = t->sink_options;
+
+    if (!o) return;
+    sinks_close(t->sinks, (int64_t)(t->cfg->metrics.close_timeout * 1e9));
+    log_status(t->spec.log, "");
+    str_release(&o->config_text);
+    arena_release(&o->arena);
+    mem_free(o);
+    t->sinks = NULL;
+    t->sink_options = NULL;
+}
+
+void trainer_write_rows(struct trainer *t, const struct metric_row *row, const struct metric_row *own)
+{
+    const struct trainer_sinks *o = t->sink_options;
+
+    trace_begin(&t->trace, TRACE_SINKS);
+    if (o->has_own || o->is_speaker) sinks_write(t->sinks, o->has_own ? own : row);
+    trace_end(&t->trace);
+}
+
+err_t trainer_publish(struct trainer *t, struct error *e)
+{
+    struct metric_row row, own;
+    err_t rc = metrics_collect(t->metrics, &row, &own, e);
+
+    if (!rc) trainer_write_rows(t, &row, &own);
+    if (!t->is_finite) log_warning(t->spec.log, "step %lld: the loss or the gradient norm is not finite", (long long)t->step);
+    return rc;
+}
+
+void trainer_announce(struct trainer *t)
+{
+    struct log *log = t->spec.log;
+    const struct model *m = t->model;
+    struct str mesh = {0}, warning = {0};
+    int speaker = speaking_rank(t);
+
+    mesh_describe(&t->mesh.shape, &mesh);
+    log_info(log, "run %s, segment %d: model %s %s, %lld parameters", t->start.run_id, t->start.segment, m->spec.family, m->spec.flavor,
+             (long long)model_parameters(m));
+    log_info(log, "mesh: %s; device %s, %d threads a rank, kernels %s, %s", str_text(&mesh), t->device->properties.name,
+             t->device->properties.threads, t->kernels->level, dtype_name(t->type));
+    log_info(log, "data: %s, %lld tokens, %lld sequences of %lld an epoch%s", token_cache_name(t->tokens),
+             (long long)token_cache_tokens(t->tokens), (long long)loader_samples(t->loader), (long long)t->cfg->training.seq_len,
+             t->data.used_fallback ? " (training.dataset_fallback)" : "");
+    log_info(log, "training steps %lld to %lld, %lld sequences a step in %d microbatches a rank", (long long)t->step + 1,
+             (long long)t->cfg->training.steps, (long long)t->cfg->training.global_batch_size, t->n_microbatches);
+    if (t->mesh.world->rank == 0 && !metrics_rank_is_shown(t->spec.log_rank, speaker)) {
+        metrics_rank_warning(&warning, t->spec.log_rank, speaker, t->spec.n_arguments, t->spec.arguments);
+        log_warning(log, "%s", str_text(&warning));
+    }
+    str_release(&mesh);
+    str_release(&warning);
+}
+
+struct microbatch microbatch_of(const struct batch *b)
+{
+    return (struct microbatch){.sequences = b->rows, .length = b->seq_len, .tokens = b->tokens, .labels = b->labels,
+                               .positions = b->positions, .document_start = b->document_start};
+}

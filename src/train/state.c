@@ -1,0 +1,113 @@
+/* SPDX-License-Identifier: MIT */
+/* Between the trainer and its checkpoints: which tensors there are, and where the run stands. Device memory is host memory here. */
+#include <stdio.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/io.h"
+#include "checkpoint/load.h"
+#include "checkpoint/save.h"
+#include "train/trainer.h"
+
+struct tensor_list {
+    struct arena arena;
+    struct checkpoint_tensor *items;
+    int n;
+};
+
+static void add(struct tensor_list *l, const struct parameter *p, const char *suffix, enum checkpoint_kind kind, enum dtype type, void *data)
+{
+    struct checkpoint_tensor *c = &l->items[l->n];
+
+    *c = (struct checkpoint_tensor){.name = suffix[0] ? arena_printf(&l->arena, "%s.%s", p->name, suffix) : p->name, .kind = kind,
+                                    .type = type, .n_dims = p->n_dims, .first_row = p->shard_first, .n_rows = p->shard_rows, .data = data};
+    memcpy(c->dim, p->dim, sizeof c->dim);
+    if (c->name) l->n++; /* out of memory shows as a short list */
+}
+
+/* Parameters, and the optimizer's moments in the order of its tensors (one per parameter). */
+static err_t list_tensors(struct trainer *t, struct tensor_list *l, struct error *e)
+{
+    const struct parameter_list *parameters = &t->model->parameters;
+
+    *l = (struct tensor_list){0};
+    l->items = arena_array(&l->arena, 3 * (size_t)parameters->n, sizeof *l->items);
+    for (int i = 0; l->items && i < parameters->n; i++) {
+        const struct parameter *p = parameters->items[i];
+        const struct optim_tensor *o = &t->optimizer.tensors[i];
+
+        add(l, p, "", CHECKPOINT_PARAMETERS, t->type, p->shard);
+        add(l, p, "exp_avg", CHECKPOINT_OPTIMIZER, t->type, o->first);
+        add(l, p, "exp_avg_sq", CHECKPOINT_OPTIMIZER, t->type, o->second);
+    }
+    if (l->n == 3 * parameters->n) return ERR_NONE;
+    arena_release(&l->arena);
+    return FAIL(e, ERR_MEMORY, "out of memory while listing the tensors of a checkpoint");
+}
+
+err_t trainer_load(struct trainer *t, struct error *e)
+{
+    struct checkpoint_state state = {0};
+    struct tensor_list list;
+    struct data_cursor cursor = {0};
+    unsigned parts = t->start.load_parts;
+    err_t rc;
+
+    if (!t->start.load_path[0]) return ERR_NONE;
+    state = (struct checkpoint_state){.seed = (uint64_t)t->cfg->debug.seed, .shuffle_seed = (uint64_t)t->cfg->debug.seed};
+    rc = list_tensors(t, &list, e);
+    if (rc) return rc;
+    rc = checkpoint_load(t->start.load_path, list.items, list.n, parts, &state, t->mesh.world, e);
+    arena_release(&list.arena);
+    if (rc) return rc;
+    cursor = (struct data_cursor){.epoch = state.epoch, .sample = state.sample};
+    t->optimizer.step = state.optimizer_step;
+    t->start.step = t->step = t->start.is_resumed ? t->start.step : state.step;
+    t->start.tokens_seen = state.tokens_seen;
+    t->start.cursor = cursor;
+    log_info(t->spec.log, "loaded %s: step %lld, %lld tokens seen", t->start.load_path, (long long)t->step, (long long)state.tokens_seen);
+    return ERR_NONE;
+}
+
+static struct checkpoint_state state_of(const struct trainer *t)
+{
+    struct data_cursor cursor = loader_cursor(t->loader);
+
+    return (struct checkpoint_state){.step = t->step, .tokens_seen = metrics_tokens_seen(t->metrics), .epoch = cursor.epoch,
+                                     .sample = cursor.sample, .shuffle_seed = (uint64_t)t->cfg->debug.seed,
+                                     .seed = (uint64_t)t->cfg->debug.seed, .optimizer_step = t->optimizer.step, .schedule_step = t->step,
+                                     .unhealthy = !t->is_finite};
+}
+
+err_t trainer_save(struct trainer *t, bool parameters_only, struct error *e)
+{
+    struct checkpoint_axis axes[AXIS_COUNT];
+    struct tensor_list list;
+    struct str config_json = {0};
+    char model[128];
+    struct arena a = {0};
+    int64_t began = clock_ns();
+    err_t rc;
+
+    metrics_exclude_begin(t->metrics, TRACE_CHECKPOINT);
+    for (int i = 0; i < AXIS_COUNT; i++) axes[i] = (struct checkpoint_axis){axis_name((enum axis)i), t->mesh.shape.degree[i]};
+    snprintf(model, sizeof model, "%s/%s", t->cfg->model.name, t->cfg->model.flavor);
+    config_write_json(t->cfg, &config_json);
+    rc = str_ok(&config_json, e);
+    if (!rc) rc = list_tensors(t, &list, e);
+    if (!rc) {
+        struct checkpoint_spec spec = {.folder = io_join(&a, t->cfg->job.dump_folder, t->cfg->checkpoint.folder), .run_id = t->start.run_id,
+                                       .model = model, .binary = CTITAN_VERSION, .config_json = str_text(&config_json), .axes = axes,
+                                       .n_axes = AXIS_COUNT, .state = state_of(t), .tensors = list.items, .n_tensors = list.n,
+                                       .is_writer = t->mesh.coordinate[AXIS_DP_REPLICATE] == 0, .parameters_only = parameters_only,
+                                       .keep_latest_k = (int)t->cfg->checkpoint.keep_latest_k, .log = t->spec.log};
+
+        rc = spec.folder ? checkpoint_save(&spec, t->mesh.world, e) : FAIL(e, ERR_MEMORY, "out of memory while saving");
+        arena_release(&list.arena);
+    }
+    str_release(&config_json);
+    arena_release(&a);
+    metrics_exclude_end(t->metrics);
+    if (!rc) log_info(t->spec.log, "saved checkpoint step-%lld in %.1f s", (long long)t->step, (double)(clock_ns() - began) * 1e-9);
+    return rc;
+}

@@ -1,0 +1,55 @@
+/* SPDX-License-Identifier: MIT */
+/* The training loop: steps, with validation, checkpoints and the answer to a request to stop between them. */
+#include "train/trainer.h"
+
+/* Has any rank been asked to stop? The ranks agree, so that all stop after the same step. */
+static err_t stop_requested(struct trainer *t, bool *is_requested, struct error *e)
+{
+    int64_t signal_number = signals_pending(t->spec.signals);
+    err_t rc = comm_all_reduce(t->mesh.world, "agree to stop", &signal_number, 1, DTYPE_INT64, COMM_MAX, NULL, e);
+
+    *is_requested = signal_number != 0;
+    if (!rc && signal_number)
+        log_info(t->spec.log, "%s received: stopping after step %lld", signals_name((int)signal_number), (long long)t->step);
+    return rc;
+}
+
+static bool is_multiple(int64_t step, int64_t interval) { return interval > 0 && step % interval == 0; }
+
+static bool must_validate(const struct trainer *t)
+{
+    return t->cfg->validation.enable && (t->step == 1 || is_multiple(t->step, t->cfg->validation.freq));
+}
+
+static err_t save_if_due(struct trainer *t, bool is_last, bool is_stopped, struct error *e)
+{
+    const struct config_checkpoint *c = &t->cfg->checkpoint;
+    bool is_due = is_last || is_stopped || is_multiple(t->step, c->interval) || (t->step == 1 && c->enable_first_step_checkpoint);
+
+    if (!c->enable || c->load_only || t->spec.is_dry || !is_due) return ERR_NONE;
+    return trainer_save(t, is_last && c->last_save_model_only, e);
+}
+
+err_t train_run(struct trainer *t, struct error *e)
+{
+    bool is_stopped = false, is_last = t->step >= t->cfg->training.steps;
+    err_t rc = ERR_NONE;
+
+    if (is_last)
+        log_info(t->spec.log, "the run has done its %lld steps: raise training.steps to go on", (long long)t->step);
+    metrics_exclude_end(t->metrics);
+    while (!is_last && !is_stopped) {
+        rc = train_step(t, e);
+        if (rc) return error_prefix(e, "step %lld", (long long)t->step + 1);
+        if (t->step == t->start.step + 1) comm_set_timeout(t->mesh.world, (double)t->cfg->comm.train_timeout_seconds);
+        is_last = t->step >= t->cfg->training.steps;
+        rc = stop_requested(t, &is_stopped, e);
+        if (!rc && must_validate(t) && !is_stopped) rc = train_validate(t, e);
+        if (!rc) rc = save_if_due(t, is_last, is_stopped, e);
+        if (rc) return rc;
+    }
+    if (is_stopped && !is_last)
+        return FAIL(e, ERR_STOPPED, "stopped after step %lld of %lld%s", (long long)t->step, (long long)t->cfg->training.steps,
+                    t->cfg->checkpoint.enable && !t->cfg->checkpoint.load_only ? "; start again to go on" : "; nothing was saved, because checkpoint.enable is false");
+    return ERR_NONE;
+}

@@ -1,0 +1,95 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * One rank of a training job: everything it holds, and the phases of its life.
+ *
+ *     trainer_open     set-up in the order of the members below; collective over the world
+ *     train_run        the loop: step, validate, save, stop
+ *     trainer_close    releases all of it; also after a failed open
+ *
+ * Every rank of the job makes the same calls. What only rank 0 can know (may this folder be used, which checkpoint is resumed) is decided
+ * there and broadcast (start.h).
+ */
+#ifndef TRAIN_TRAINER_H
+#define TRAIN_TRAINER_H
+
+#include <stdbool.h>
+
+#include "base/log.h"
+#include "base/trace.h"
+#include "config/config.h"
+#include "data/loader.h"
+#include "data/prepare.h"
+#include "mesh/mesh.h"
+#include "metrics/metrics.h"
+#include "models/model.h"
+#include "optim/optimizer.h"
+#include "optim/schedule.h"
+#include "parallel/executor.h"
+#include "sinks/kinds.h"
+#include "train/run.h"
+#include "train/signals.h"
+#include "train/start.h"
+
+/* What the launcher gives; all borrowed. */
+struct trainer_spec {
+    const struct config *cfg;    /* resolved for the world's size */
+    struct comm *world;
+    struct log *log;
+    const struct signals *signals; /* NULL: none */
+    const char *log_rank;        /* LOG_RANK, for the warning about the rank that speaks; NULL = "0" */
+    int n_arguments;             /* of the command, for the same warning */
+    const char *const *arguments;
+    bool is_terminal;            /* the speaking rank's terminal takes colours and a progress line */
+    bool is_dry;                 /* fake_backend: nothing is written to the dump folder */
+    int64_t started_ns;          /* clock_ns() at the start of the process */
+};
+
+struct trainer {
+    struct trainer_spec spec;
+    const struct config *cfg;
+    struct trace trace;
+    struct mesh mesh;
+    struct device *device;
+    const struct kernels *kernels;
+    enum dtype type;
+    struct data_prepared data, validation_data;
+    struct token_cache *tokens, *validation_tokens;
+    struct run run;              /* rank 0 only */
+    struct train_start start;    /* how this life of the run begins; the same on every rank */
+    struct model *model;
+    struct executor executor;
+    struct optimizer optimizer;
+    struct lr_schedule schedule;
+    struct loader *loader;
+    struct metrics *metrics;
+    struct sinks *sinks;         /* NULL on ranks that publish nothing */
+    struct trainer_sinks *sink_options; /* what the sinks borrow */
+    struct microbatch *microbatches;    /* [n_microbatches] */
+    struct batch **batches;             /* [n_microbatches], borrowed from the loader during a step */
+    int n_microbatches;
+    int64_t step;                /* steps done */
+    bool is_finite;              /* last loss and gradient norm */
+};
+
+err_t trainer_open(struct trainer *t, const struct trainer_spec *spec, struct error *e) MUST_CHECK;
+void trainer_close(struct trainer *t);
+
+/* ERR_STOPPED: stopped on request; a checkpoint was saved if checkpoint.enable. */
+err_t train_run(struct trainer *t, struct error *e) MUST_CHECK;
+
+/* ---- the parts, each in its file ---- */
+struct microbatch microbatch_of(const struct batch *b); /* a view of it */
+err_t train_step(struct trainer *t, struct error *e) MUST_CHECK;     /* step.c: one optimizer step */
+err_t train_validate(struct trainer *t, struct error *e) MUST_CHECK; /* validate.c: one pass over the validation text */
+err_t trainer_load(struct trainer *t, struct error *e) MUST_CHECK;   /* state.c: what t->start decided to load */
+/* state.c: step-N for the steps done. parameters_only: seeds, and last_save_model_only. */
+err_t trainer_save(struct trainer *t, bool parameters_only, struct error *e) MUST_CHECK;
+
+/* report.c */
+err_t trainer_open_sinks(struct trainer *t, struct error *e) MUST_CHECK;
+void trainer_close_sinks(struct trainer *t);
+void trainer_announce(struct trainer *t);                            /* the lines printed at start */
+err_t trainer_publish(struct trainer *t, struct error *e) MUST_CHECK; /* collects and writes the window's row; collective */
+void trainer_write_rows(struct trainer *t, const struct metric_row *row, const struct metric_row *own);
+
+#endif
