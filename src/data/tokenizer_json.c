@@ -42,7 +42,7 @@ static const char *shown(const json_t *value, char out[120])
 {
     size_t n = json_dumpb(value, out, 119, JSON_ENCODE_ANY | JSON_COMPACT);
 
-    if (n > 119) strcpy(out + 100, "...");
+    if (n > 119) memcpy(out + 100, "...", 4);
     else out[n] = '\0';
     return out;
 }
@@ -154,6 +154,7 @@ static err_t read_model(struct reader *r, const json_t *model)
     if (!json_is_array(merges)) return malformed(r, "\"model.merges\" must be an array");
     if (json_array_size(merges) > TOKENIZER_MAX_VOCAB) return malformed(r, "\"model.merges\" is too long");
     rc = bpe_index(&r->t->bpe, (int32_t)json_array_size(merges), r->e);
+    if (rc) return error_prefix(r->e, "%s: \"model.vocab\"", r->name);
     for (size_t i = 0; !rc && i < json_array_size(merges); i++) rc = read_merge(r, json_array_get(merges, i), i);
     r->t->bpe.ignore_merges = json_is_true(json_object_get(model, "ignore_merges"));
     for (int byte = 0; !rc && !is_absent(unknown) && byte < 256; byte++)
@@ -163,6 +164,11 @@ static err_t read_model(struct reader *r, const json_t *model)
 }
 
 /* ---- how text is cut ---- */
+
+static err_t add_level(struct reader *r, const char *pattern)
+{
+    return splitter_add(&r->t->splitter, pattern, r->e) ? error_prefix(r->e, "%s: \"pre_tokenizer\"", r->name) : ERR_NONE;
+}
 
 static err_t read_split(struct reader *r, const json_t *step)
 {
@@ -176,13 +182,13 @@ static err_t read_split(struct reader *r, const json_t *step)
     if (!behavior || strcmp(behavior, "Isolated") != 0)
         return REFUSE(r, "\"behavior\": \"%.40s\" of a Split in \"pre_tokenizer\"", behavior ? behavior : "");
     if (!regex && !literal) return malformed(r, "a Split in \"pre_tokenizer\" needs \"pattern\": {\"Regex\": ...} or {\"String\": ...}");
-    if (regex) return splitter_add(&r->t->splitter, regex, r->e);
+    if (regex) return add_level(r, regex);
     for (; *literal; literal++) {
         if (strchr("\\[](){}|*+?.^$", *literal)) str_add_char(&escaped, '\\');
         str_add_char(&escaped, *literal);
     }
     rc = str_ok(&escaped, r->e);
-    if (!rc) rc = splitter_add(&r->t->splitter, str_text(&escaped), r->e);
+    if (!rc) rc = add_level(r, str_text(&escaped));
     str_release(&escaped);
     return rc;
 }
@@ -204,12 +210,12 @@ static err_t read_pre_tokenizer(struct reader *r, const json_t *step, int depth,
     if (*is_bytes) return REFUSE(r, "\"pre_tokenizer\" with \"%.40s\" after ByteLevel", type);
     if (strcmp(type, "Split") == 0) return read_split(r, step);
     if (strcmp(type, "Digits") == 0)
-        return splitter_add(&r->t->splitter, json_is_true(json_object_get(step, "individual_digits")) ? "\\p{N}" : "\\p{N}+", r->e);
+        return add_level(r, json_is_true(json_object_get(step, "individual_digits")) ? "\\p{N}" : "\\p{N}+");
     if (strcmp(type, "ByteLevel") != 0) return REFUSE(r, "\"pre_tokenizer\" of type \"%.40s\"", type);
     /* both are true where the file does not say */
     if (!json_is_false(json_object_get(step, "add_prefix_space")))
         return REFUSE(r, "\"add_prefix_space\": true of ByteLevel in \"pre_tokenizer\"");
-    if (!json_is_false(json_object_get(step, "use_regex"))) rc = splitter_add(&r->t->splitter, SPLIT_GPT2, r->e);
+    if (!json_is_false(json_object_get(step, "use_regex"))) rc = add_level(r, SPLIT_GPT2);
     *is_bytes = true;
     return rc;
 }
