@@ -39,8 +39,8 @@ err_t file_make_folder(const struct file_ops *o, const char *path, struct error 
 err_t file_sync_folder(const struct file_ops *o, const char *path, struct error *e) MUST_CHECK;
 err_t file_rename(const struct file_ops *o, const char *from, const char *to, struct error *e) MUST_CHECK;
 
-/* Puts the folder `fresh` in the place of the folder `old`; `fresh` then names the old one. One atomic step
- * where the file system can swap two names, else two renames through `spare`. */
+/* Puts the folder `fresh` in the place of the folder `old`, which is then called `fresh` or `spare`. One
+ * atomic step where the file system can swap two names, else two renames. */
 err_t file_replace_folder(const struct file_ops *o, const char *fresh, const char *old, const char *spare,
                           struct error *e) MUST_CHECK;
 

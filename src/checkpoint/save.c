@@ -270,12 +270,15 @@ static err_t commit(struct save *s, struct error *e)
     return rc;
 }
 
+/* What is left under the two other names: after a failure the unfinished checkpoint, after success the one
+ * that was replaced. */
 static void remove_temporary(struct save *s)
 {
     struct error why;
+    err_t rc = io_remove_tree(s->temporary, &why);
 
-    if (io_remove_tree(s->temporary, &why))
-        log_warning(s->spec->log, "checkpoint: %s; the next save tries again", why.message);
+    if (!rc && io_exists(s->final)) rc = io_remove_tree(s->spare, &why);
+    if (rc) log_warning(s->spec->log, "checkpoint: %s; the next save tries again", why.message);
 }
 
 err_t checkpoint_save(const struct checkpoint_spec *spec, struct comm *c, struct error *e)
@@ -293,7 +296,7 @@ err_t checkpoint_save(const struct checkpoint_spec *spec, struct comm *c, struct
     if (!rc) rc = checkpoint_agree(c, write_rank_files(&s, e), e);
     if (!rc) rc = gather_reports(&s, e);
     if (!rc) rc = checkpoint_agree(c, c->rank == 0 ? commit(&s, e) : ERR_NONE, e);
-    if (is_started) remove_temporary(&s); /* after success: the checkpoint that was replaced, or nothing */
+    if (is_started) remove_temporary(&s);
     if (!rc && c->rank == 0)
         checkpoint_apply_retention(spec->files, spec->folder, spec->run_id, spec->state.step,
                                    spec->keep_latest_k, spec->log);
