@@ -68,7 +68,7 @@ static err_t start_mpi(const struct comm_launch *launch, struct mpi_job *job, st
 static err_t find_host(const struct mpi_job *job, int *leader, int *host_size, struct error *e)
 {
     const char *hook = getenv("CTITAN_MPI_HOSTS");
-    int hosts = hook && *hook ? atoi(hook) : 1, size = 0, rank = 0, block, first;
+    int hosts = hook && *hook ? (int)strtol(hook, NULL, 10) : 1, size = 0, rank = 0, block, first;
     MPI_Group world, local;
     MPI_Comm host;
     err_t rc;
