@@ -133,7 +133,11 @@ const char *config_value_missing(const struct config *c, const struct config_row
                                  const struct config *defaults);
 void config_text_yaml(const char *text, struct str *out); /* quoted where YAML needs it */
 
-bool config_parse_real(const char *text, double *out); /* a number by the core schema */
+/* ---- scalars by the core schema (scalar.c) ---- */
+bool config_is_null(const char *text);
+bool config_is_one_of(const char *text, const char *const *names); /* names end with NULL */
+bool config_parse_int(const char *text, int64_t *out, bool *is_out_of_range);
+bool config_parse_real(const char *text, double *out);
 
 /* ---- readers ---- */
 struct config_reader {

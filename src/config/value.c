@@ -8,9 +8,7 @@
  */
 #include "config/table.h"
 
-#include <errno.h>
 #include <math.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "base/json.h"
@@ -51,86 +49,6 @@ static bool maybe_is_set(const struct config *c, const struct config_row *row)
 }
 
 /* ---- texts to values ---- */
-static bool is_one_of(const char *text, const char *const *names)
-{
-    for (; *names; names++)
-        if (strcmp(text, *names) == 0) return true;
-    return false;
-}
-
-static bool is_null(const char *text)
-{
-    static const char *const names[] = {"", "~", "null", "Null", "NULL", NULL};
-
-    return is_one_of(text, names);
-}
-
-static bool all_digits(const char *s, const char *digits)
-{
-    return *s && strspn(s, digits) == strlen(s);
-}
-
-/* core schema: [-+]?[0-9]+, 0o[0-7]+, 0x[0-9a-fA-F]+ */
-static bool parse_int(const char *text, int64_t *out, bool *is_out_of_range)
-{
-    const char *digits = text;
-    int base = 10;
-    long long value;
-
-    *is_out_of_range = false;
-    if (strncmp(text, "0o", 2) == 0) {
-        base = 8;
-        digits = text + 2;
-        if (!all_digits(digits, "01234567")) return false;
-    } else if (strncmp(text, "0x", 2) == 0) {
-        base = 16;
-        digits = text + 2;
-        if (!all_digits(digits, "0123456789abcdefABCDEF")) return false;
-    } else if (!all_digits(text + (*text == '-' || *text == '+'), "0123456789")) {
-        return false;
-    }
-    errno = 0;
-    value = strtoll(digits, NULL, base);
-    *is_out_of_range = errno == ERANGE;
-    *out = value;
-    return true;
-}
-
-/* core schema: [-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?, [-+]?\.inf, \.nan; integers are numbers
- * too */
-bool config_parse_real(const char *text, double *out)
-{
-    static const char *const infinities[] = {".inf", ".Inf", ".INF", NULL}, *const nans[] = {".nan", ".NaN",
-                                                                                             ".NAN", NULL};
-    const char *s = text + (*text == '-' || *text == '+');
-    size_t whole, part = 0;
-    int64_t integer;
-    bool is_out_of_range;
-
-    if (is_one_of(s, infinities)) return *out = *text == '-' ? -INFINITY : INFINITY, true;
-    if (is_one_of(text, nans)) return *out = NAN, true;
-    if (s[0] == '0' && (s[1] == 'x' || s[1] == 'o')) { /* strtod would read hexadecimal floats */
-        if (!parse_int(text, &integer, &is_out_of_range) || is_out_of_range) return false;
-        *out = (double)integer;
-        return true;
-    }
-    whole = strspn(s, "0123456789");
-    s += whole;
-    if (*s == '.') {
-        part = strspn(s + 1, "0123456789");
-        s += 1 + part;
-    }
-    if (!whole && !part) return false;
-    if (*s == 'e' || *s == 'E') {
-        s += s[1] == '-' || s[1] == '+' ? 2 : 1;
-        if (!all_digits(s, "0123456789")) return false;
-        s += strlen(s);
-    }
-    if (*s) return false;
-    *out = strtod(text, NULL);
-    return true;
-}
-
 /* How a wrong text is shown: quoted, and cut where it is long. */
 static void quote(struct str *why, const char *text)
 {
@@ -148,7 +66,7 @@ static bool set_int(const struct config_row *row, const char *text, int64_t *out
     double real;
     int64_t value;
 
-    if (!parse_int(text, &value, &is_out_of_range)) {
+    if (!config_parse_int(text, &value, &is_out_of_range)) {
         quote(why, text);
         str_add(why, " is not an integer");
         if (config_parse_real(text, &real) && real == floor(real) && fabs(real) < 1e15)
@@ -189,8 +107,8 @@ static bool set_bool(const char *text, bool *out, struct str *why)
     static const char *const yes[] = {"true", "True", "TRUE", NULL}, *const no[] = {"false", "False", "FALSE",
                                                                                     NULL};
 
-    if (is_one_of(text, yes)) return *out = true, true;
-    if (is_one_of(text, no)) return *out = false, true;
+    if (config_is_one_of(text, yes)) return *out = true, true;
+    if (config_is_one_of(text, no)) return *out = false, true;
     quote(why, text);
     str_add(why, " is neither true nor false");
     return false;
@@ -208,7 +126,7 @@ static bool set_choice(struct config *c, const struct config_row *row, const cha
         names[n++] = choice->name;
     }
     /* null where a choice is called none */
-    if (is_null(text))
+    if (config_is_null(text))
         for (const struct config_choice *choice = row->choices; choice->name; choice++)
             if (strcmp(choice->name, "none") == 0) return set_enum(c, row, choice->value), true;
     quote(why, text);
@@ -276,7 +194,7 @@ static bool set_list(struct config *c, const struct config_row *row, const char 
 {
     if (style == STYLE_ARGUMENT)
         return text[0] == '[' ? config_read_flow(c, row, text, why) : set_comma_list(c, row, text, why);
-    if (style == STYLE_PLAIN && is_null(text)) return config_set_items(c, row, NULL, 0, why);
+    if (style == STYLE_PLAIN && config_is_null(text)) return config_set_items(c, row, NULL, 0, why);
     return config_set_items(c, row, &text, 1, why);
 }
 
@@ -286,7 +204,7 @@ bool config_set(struct config *c, const struct config_row *row, const char *text
     struct config_int *maybe_int = member(c, row);
     struct config_real *maybe_real = member(c, row);
     struct config_bool *maybe_bool = member(c, row);
-    bool is_nothing = style != STYLE_QUOTED && is_null(text);
+    bool is_nothing = style != STYLE_QUOTED && config_is_null(text);
 
     if (strlen(text) != n) return str_add(why, "a text cannot hold a zero byte"), false;
     if (style == STYLE_QUOTED && row->kind != CONFIG_TEXT && row->kind != CONFIG_LIST &&
@@ -300,7 +218,7 @@ bool config_set(struct config *c, const struct config_row *row, const char *text
     case CONFIG_INT: return set_int(row, text, member(c, row), why);
     case CONFIG_REAL: return set_real(row, text, member(c, row), why);
     case CONFIG_BOOL: return set_bool(text, member(c, row), why);
-    case CONFIG_TEXT: return set_text(c, row, style == STYLE_PLAIN && is_null(text) ? "" : text, why);
+    case CONFIG_TEXT: return set_text(c, row, style == STYLE_PLAIN && config_is_null(text) ? "" : text, why);
     case CONFIG_LIST: return set_list(c, row, text, style, why);
     case CONFIG_ENUM: return set_choice(c, row, text, why);
     case CONFIG_MAYBE_INT:
@@ -370,7 +288,7 @@ void config_text_yaml(const char *text, struct str *out)
     struct str clean = {0};
     int length;
 
-    if (*text && strchr(plain, *text) && strspn(text, plain) == strlen(text) && !is_null(text)) {
+    if (*text && strchr(plain, *text) && strspn(text, plain) == strlen(text) && !config_is_null(text)) {
         str_add(out, text);
         return;
     }

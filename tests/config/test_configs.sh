@@ -29,7 +29,7 @@ for file in configs/*.yaml; do
 done
 
 # a debug model can be trained by this build
-for name in llama3_debugmodel llama3_debugmodel_ci llama3_1b llama3_3b; do
+for name in llama3_debugmodel llama3_debugmodel_ci llama3_debugmodel_docs llama3_1b llama3_3b; do
     expect 0 check --config "$name"
     grep -q refuse "$work/out" && fail "$name needs what is not built: $(cat "$work/out")"
 done
