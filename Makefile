@@ -35,10 +35,14 @@ CFLAGS   += -O1 $(FLAGS_S) -w
 LDFLAGS  += $(FLAGS_S)
 endif
 
-SOURCES  := $(filter-out src/main.c src/mpi/% src/cuda/%,$(wildcard src/*/*.c src/*/*/*.c)) $(wildcard kernels/*.c kernels/cpu/*.c)
+FAST     := $(wildcard kernels/cpu/*_fast.c)
+SOURCES  := $(filter-out src/main.c src/mpi/% src/cuda/% $(FAST),$(wildcard src/*/*.c src/*/*/*.c kernels/*.c kernels/cpu/*.c))
 PROTOS   := $(wildcard third_party/proto/*.proto)
 PB_C     := $(PROTOS:third_party/proto/%.proto=$(B)/generated/%.pb-c.c)
 OBJECTS  := $(SOURCES:%.c=$(B)/%.o) $(PB_C:.c=.o)
+ifeq ($(shell uname -m),x86_64)
+OBJECTS  += $(FAST:%_fast.c=$(B)/%_avx2.o) $(FAST:%_fast.c=$(B)/%_avx512.o)
+endif
 TESTS_C  := $(wildcard tests/*/test_*.c)
 TESTS    := $(TESTS_C:tests/%.c=$(B)/tests/%)
 SUPPORT  := $(wildcard tests/support/*.c)
@@ -60,13 +64,16 @@ $(B)/libctitan_mpi.so: $(wildcard src/mpi/*.c) $(wildcard src/*/*.h)
 	@mkdir -p $(@D)
 	$(MPICC) $(CPPFLAGS) $(CFLAGS) -shared -o $@ $(wildcard src/mpi/*.c) $(if $(SANITIZER),$(FLAGS_S))
 
-# A file named <family>_avx2.c or <family>_avx512.c is compiled for that instruction set and called only where the CPU has it.
-ifeq ($(shell uname -m),x86_64)
-ISA = $(if $(findstring _avx2.,$<),-mavx2 -mfma -O3)$(if $(findstring _avx512.,$<),-mavx512f -mavx512dq -mavx512bw -mavx512vl -mfma -O3)
-endif
+# kernels/cpu/<family>_fast.c is compiled for each instruction set and called only where the CPU has it
+$(B)/%_avx2.o: %_fast.c Makefile
+	@mkdir -p $(@D)
+	$(CC) $(CPPFLAGS) $(CFLAGS) -O3 -mavx2 -mfma -MMD -MP -c -o $@ $<
+$(B)/%_avx512.o: %_fast.c Makefile
+	@mkdir -p $(@D)
+	$(CC) $(CPPFLAGS) $(CFLAGS) -O3 -mavx2 -mfma -mavx512f -mavx512dq -mavx512bw -mavx512vl -MMD -MP -c -o $@ $<
 $(B)/%.o: %.c Makefile | $(PB_C)
 	@mkdir -p $(@D)
-	$(CC) $(CPPFLAGS) $(CFLAGS) $(ISA) -MMD -MP -c -o $@ $<
+	$(CC) $(CPPFLAGS) $(CFLAGS) -MMD -MP -c -o $@ $<
 $(B)/generated/%.o: $(B)/generated/%.c
 	$(CC) $(CPPFLAGS) $(filter-out -W%,$(CFLAGS)) -c -o $@ $<
 $(B)/generated/%.pb-c.c: third_party/proto/%.proto

@@ -4,7 +4,7 @@
  *
  * A `vec` holds VEC_WIDTH floats, a `vecd` VECD_WIDTH doubles. The functions are single instructions or short fixed sequences of them;
  * sums across a vector always add in the same tree, so results differ between widths but never between runs.
- * Included only by <family>_avx2.c and <family>_avx512.c.
+ * Included only by <family>_fast.c, which the Makefile compiles once for each instruction set; VEC_LEVEL(name) is name_avx2 or name_avx512.
  */
 #ifndef KERNELS_CPU_VEC_H
 #define KERNELS_CPU_VEC_H
@@ -110,6 +110,17 @@ INLINE vecd vecd_add(vecd a, vecd b) { return _mm256_add_pd(a, b); }
 INLINE vecd vecd_fma(vecd a, vecd b, vecd c) { return _mm256_fmadd_pd(a, b, c); }
 
 #endif
+
+/* The first n floats at p, zero for the others. */
+INLINE vec vec_load_n(const float *p, int64_t n) { return n >= VEC_WIDTH ? vec_load(p) : vec_load_some(p, vec_first(n)); }
+
+INLINE void vec_store_n(float *p, int64_t n, vec x)
+{
+    if (n >= VEC_WIDTH)
+        vec_store(p, x);
+    else
+        vec_store_some(p, vec_first(n), x);
+}
 
 INLINE float vec_sum(vec a)
 {

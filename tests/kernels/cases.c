@@ -323,7 +323,7 @@ static const struct subject subjects[] = {
     {"swiglu_forward", 1 << 2, 5e-7, 1e-14, swiglu_sizes, NULL, swiglu_forward_call},
     {"swiglu_backward", 1 << 3 | 1 << 4, 5e-7, 1e-14, swiglu_sizes, NULL, swiglu_backward_call},
     {"add", 1 << 2, 0, 0, elementwise_sizes, NULL, add_call},
-    {"scale", 1 << 2, 1e-7, 0, elementwise_sizes, NULL, scale_call},
+    {"scale", 1 << 2, 1.5e-7, 0, elementwise_sizes, NULL, scale_call},
     {"zero", 1 << 2, 0, 0, elementwise_sizes, NULL, zero_call},
     {"sum_squares", 0, 1e-12, 1e-13, elementwise_sizes, NULL, sum_squares_call},
     {"embedding_forward", 1 << 1, 0, 0, embedding_sizes, NULL, embedding_forward_call},

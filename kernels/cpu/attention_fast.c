@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Attention on vectors, float32, for the instruction set of the file that includes this one (Dao et al. 2022, Dao 2023).
+ * Attention on vectors, float32 (Dao et al. 2022, Dao 2023).
  *
  * Scores are kept transposed: a row for each key, queries along the lanes. So the softmax's maxima and sums need no work across lanes,
  * masks are comparisons of a key's number with two vectors, and keys and values are used as they lie in memory. All five products of

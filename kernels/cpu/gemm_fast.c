@@ -69,7 +69,7 @@ INLINE int64_t pack_transposed_float64(const double *p, int64_t across, int64_t 
 #define VECTOR(function) vec##function
 #define WIDTH VEC_WIDTH
 #define PACK_TRANSPOSED pack_transposed_float32
-#include "kernels/cpu/gemm_fast.inc"
+#include "kernels/cpu/gemm_fast.c"
 #undef REAL
 #undef NAME
 #undef VECTOR
@@ -80,7 +80,7 @@ INLINE int64_t pack_transposed_float64(const double *p, int64_t across, int64_t 
 #define VECTOR(function) vecd##function
 #define WIDTH VECD_WIDTH
 #define PACK_TRANSPOSED pack_transposed_float64
-#include "kernels/cpu/gemm_fast.inc"
+#include "kernels/cpu/gemm_fast.c"
 #else
 
 enum {
