@@ -41,7 +41,7 @@ PROTOS   := $(wildcard third_party/proto/*.proto)
 PB_C     := $(PROTOS:third_party/proto/%.proto=$(B)/generated/%.pb-c.c)
 OBJECTS  := $(SOURCES:%.c=$(B)/%.o) $(PB_C:.c=.o)
 ifeq ($(shell uname -m),x86_64)
-OBJECTS  += $(FAST:%_fast.c=$(B)/%_avx2.o) $(FAST:%_fast.c=$(B)/%_avx512.o)
+OBJECTS  += $(FAST:%.c=$(B)/%.avx2.o) $(FAST:%.c=$(B)/%.avx512.o)
 endif
 TESTS_C  := $(wildcard tests/*/test_*.c)
 TESTS    := $(TESTS_C:tests/%.c=$(B)/tests/%)
@@ -65,10 +65,10 @@ $(B)/libctitan_mpi.so: $(wildcard src/mpi/*.c) $(wildcard src/*/*.h)
 	$(MPICC) $(CPPFLAGS) $(CFLAGS) -shared -o $@ $(wildcard src/mpi/*.c) $(if $(SANITIZER),$(FLAGS_S))
 
 # kernels/cpu/<family>_fast.c is compiled for each instruction set and called only where the CPU has it
-$(B)/%_avx2.o: %_fast.c Makefile
+$(B)/%.avx2.o: %.c Makefile
 	@mkdir -p $(@D)
 	$(CC) $(CPPFLAGS) $(CFLAGS) -O3 -mavx2 -mfma -MMD -MP -c -o $@ $<
-$(B)/%_avx512.o: %_fast.c Makefile
+$(B)/%.avx512.o: %.c Makefile
 	@mkdir -p $(@D)
 	$(CC) $(CPPFLAGS) $(CFLAGS) -O3 -mavx2 -mfma -mavx512f -mavx512dq -mavx512bw -mavx512vl -MMD -MP -c -o $@ $<
 $(B)/%.o: %.c Makefile | $(PB_C)
