@@ -59,7 +59,7 @@ $(B)/ctitan: $(B)/src/main.o $(B)/libctitan.a
 	@[ "$(VARIANT)" != release ] || ln -sf $(B)/ctitan ctitan
 $(B)/libctitan.a: $(OBJECTS)
 	@rm -f $@
-	ar rcs $@ $^
+	@ar rcs $@ $^
 $(B)/libctitan_mpi.so: $(wildcard src/mpi/*.c) $(wildcard src/*/*.h)
 	@mkdir -p $(@D)
 	$(MPICC) $(CPPFLAGS) $(CFLAGS) -shared -o $@ $(wildcard src/mpi/*.c) $(if $(SANITIZER),$(FLAGS_S))

@@ -241,5 +241,6 @@ void trainer_close(struct trainer *t)
     data_prepared_release(&t->data);
     device_close(t->device);
     mesh_close(&t->mesh);
+    if (t->spec.world) t->spec.world->trace = NULL;
     *t = (struct trainer){0};
 }
