@@ -46,7 +46,8 @@ void jsonl_line(struct str *out, const struct metric_row *row, const char *tags_
 
         if (!metric_row_has(row, i)) continue;
         json_key(out, metric_table[i].tag);
-        if (metric_table[i].number == METRIC_INTEGER && fabs(value) < 9007199254740992.0)
+        if (metric_table[i].number == METRIC_INTEGER && value == floor(value) &&
+            fabs(value) < 9007199254740992.0)
             json_int(out, (int64_t)value);
         else
             json_number(out, value);

@@ -3,8 +3,9 @@
  * One ring and one writer thread per sink; see sink.h.
  *
  * The ring has one producer (the training thread, moves `head`) and one consumer (the writer, moves `tail`
- * once the items are delivered); head and tail only grow. The writer sleeps on a semaphore, which costs the
- * producer a system call only when somebody sleeps.
+ * once the items are delivered); head and tail only grow. Waking a thread would cost the producer more than
+ * all the rest, so it does that only when the ring has become half full: the writer looks by itself every
+ * POLL_NS.
  */
 #include <errno.h>
 #include <pthread.h>
@@ -21,7 +22,7 @@
 
 enum { DEFAULT_ROWS = 4096, BATCH = 256 };
 static const int64_t FIRST_RETRY_NS = 1000000000, LAST_RETRY_NS = 30000000000, HURRIED_RETRY_NS = 50000000;
-static const int64_t WARNING_NS = 60000000000;
+static const int64_t WARNING_NS = 60000000000, POLL_NS = 50000000;
 
 struct item {
     struct metric_row row;
@@ -142,23 +143,21 @@ static void tell_lost(struct queue *q)
     q->n_lost_told = n_lost;
 }
 
-/* Sleeps until woken or until the retry is due. */
+/* Sleeps until it is time to look again: for rows, or for the retry of a failed sink, which only a flush or a
+ * close brings forward. */
 static void rest(struct queue *q)
 {
     struct timespec until;
-    int64_t at = q->retry_at_ns, now = clock_ns(), close_at = atomic_load(&q->close_at_ns);
+    bool is_failed = q->retry_at_ns != 0;
+    int64_t now = clock_ns(), at = is_failed ? q->retry_at_ns : now + POLL_NS;
+    int64_t close_at = atomic_load(&q->close_at_ns);
 
-    if (!at) {
-        while (sem_wait(&q->wake) && errno == EINTR) continue;
-        return;
-    }
     if (atomic_load(&q->is_hurried) && at > now + HURRIED_RETRY_NS) at = now + HURRIED_RETRY_NS;
     if (close_at && at > close_at) at = close_at;
     until = (struct timespec){at / 1000000000, at % 1000000000};
     while (!sem_clockwait(&q->wake, CLOCK_MONOTONIC, &until))
-        if (atomic_load(&q->is_hurried))
-            break; /* a new row does not make a failed sink try sooner; a flush does */
-    if (atomic_load(&q->is_hurried)) q->retry_at_ns = clock_ns();
+        if (!is_failed || atomic_load(&q->is_hurried)) break;
+    if (is_failed && atomic_load(&q->is_hurried)) q->retry_at_ns = clock_ns();
 }
 
 static void queue_destroy(struct queue *q)
@@ -255,9 +254,10 @@ static struct item *next_item(struct queue *q)
 
 static void publish(struct queue *q)
 {
-    atomic_store_explicit(&q->head, atomic_load_explicit(&q->head, memory_order_relaxed) + 1,
-                          memory_order_release);
-    sem_post(&q->wake);
+    uint64_t head = atomic_load_explicit(&q->head, memory_order_relaxed) + 1;
+
+    atomic_store_explicit(&q->head, head, memory_order_release);
+    if (head - atomic_load_explicit(&q->tail, memory_order_relaxed) == q->capacity / 2) sem_post(&q->wake);
 }
 
 void sinks_write(struct sinks *s, const struct metric_row *row)

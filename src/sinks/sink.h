@@ -4,10 +4,10 @@
  * (queue.c).
  *
  * The training thread only copies a row into the queues: sinks_write takes no lock, allocates nothing and
- * makes no system call except waking a sleeping writer. Everything that can be slow or fail happens on the
- * writer thread. A sink that fails (disk full, I/O error) never stops training: its rows wait in the queue
- * and are tried again, with a warning that is repeated at most once a minute; rows that find the queue full
- * are counted and reported.
+ * makes no system call, except waking the writer of a queue that has become half full. Everything that can be
+ * slow or fail happens on the writer thread. A sink that fails (disk full, I/O error) never stops training:
+ * its rows wait in the queue and are tried again, with a warning that is repeated at most once a minute; rows
+ * that find the queue full are counted and reported.
  *
  *     sinks_create(&s, log, 0, e); sinks_add(s, &sink_ops_jsonl, &(struct jsonl_options){...}, e); ...
  *     sinks_write(s, &row) at each logged step; sinks_close(s, close_timeout_ns) at the end
