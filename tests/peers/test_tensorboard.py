@@ -1,0 +1,165 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
+# timeout: 300
+"""TensorBoard's two readers return every key at every logged step, and a resumed run's curve goes on without a zig-zag in both.
+
+usage: test_tensorboard.py [DUMP_FOLDER]      a folder: checks that run; none: checks one made of two lives by write_run
+
+What run.jsonl says is the truth; event files hold it in float32. CTITAN_PEERS_PYTHON (else python3) must have tensorboard; without
+it the test is skipped.
+"""
+import contextlib
+import json
+import math
+import os
+import pathlib
+import re
+import struct
+import subprocess
+import sys
+import tempfile
+import time
+import urllib.parse
+import urllib.request
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
+PYTHON = os.environ.get("CTITAN_PEERS_PYTHON", "python3")
+BUILD = os.environ.get("BUILD", "build/release")
+HEAD = {"run", "segment", "step", "wall_s", "tags", "tag", "text"}  # of a line of run.jsonl; the rest are metrics
+
+
+def float32(value):
+    value = float(value)  # "NaN", "Infinity", "-Infinity" too
+    if math.isfinite(value):
+        limit = struct.unpack("<f", b"\xff\xff\x7f\x7f")[0]
+        value = struct.unpack("<f", struct.pack("<f", max(-limit, min(limit, value))))[0]
+    return value
+
+
+def expected(dump_folder):
+    """{tag: [(step, value)]} of run.jsonl."""
+    series = {}
+    for line in (dump_folder / "run.jsonl").read_text().splitlines():
+        row = json.loads(line)
+        for tag, value in row.items():
+            if tag not in HEAD:
+                series.setdefault(tag, []).append((row["step"], float32(value)))
+    return series
+
+
+def same(a, b):
+    return len(a) == len(b) and all(s == t and (v == w or (math.isnan(v) and math.isnan(w))) for (s, v), (t, w) in zip(a, b))
+
+
+class Board:
+    def __init__(self, url):
+        self.url = url
+
+    def get(self, path, body=None, **query):
+        request = urllib.request.Request(f"{self.url}{path}?{urllib.parse.urlencode(query)}", data=body,
+                                         headers={"Content-Type": "application/json"} if body else {})
+        with urllib.request.urlopen(request, timeout=30) as answer:
+            return json.loads(answer.read())
+
+    def series(self, run, tag):
+        return [(step, float32(value)) for _, step, value in self.get("data/plugin/scalars/scalars", run=run, tag=tag)]
+
+
+def has_data_server(pid):
+    """Is the fast reader at work? It is a child process."""
+    for entry in pathlib.Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError):
+            parent = int((entry / "stat").read_text().rsplit(")", 1)[1].split()[1])
+            if parent == pid and b"tensorboard_data_server" in (entry / "cmdline").read_bytes():
+                return True
+    return False
+
+
+@contextlib.contextmanager
+def board(folder, fast):
+    command = [PYTHON, "-m", "tensorboard.main", "--logdir", str(folder), f"--load_fast={'true' if fast else 'false'}", "--host", "127.0.0.1",
+               "--port", "0", "--samples_per_plugin", "scalars=1000000", "--reload_interval", "1"]
+    with tempfile.TemporaryFile("w+") as log:
+        process = subprocess.Popen(command, stdout=log, stderr=log, stdin=subprocess.DEVNULL)
+        try:
+            deadline, url = time.monotonic() + 60, None
+            while not url:
+                log.seek(0)
+                text = log.read()
+                found = re.search(r"http://127\.0\.0\.1:\d+/", text)
+                url = found and found[0]
+                if process.poll() is not None or time.monotonic() > deadline:
+                    raise SystemExit(f"tensorboard did not start:\n{text[-2000:]}")
+                time.sleep(0.1)
+            yield Board(url), process.pid
+        finally:
+            process.terminate()
+            process.wait(20)
+
+
+def check_reader(tb_folder, run, want, fast):
+    name = "fast reader" if fast else "python reader"
+    with board(tb_folder, fast) as (b, pid):
+        deadline, wrong = time.monotonic() + 60, None
+        while time.monotonic() < deadline:
+            with contextlib.suppress(OSError):  # 404 until the run is read
+                wrong = [tag for tag, series in want.items() if not same(b.series(run, tag), series)]
+                if not wrong:
+                    break
+            time.sleep(0.3)
+        if wrong is None or wrong:
+            tag = wrong[0] if wrong else "any"
+            got = b.series(run, tag) if wrong else []
+            raise SystemExit(f"{name}: {tag}: got {got[:60]}, want {want.get(tag, [])[:60]}")
+        tags = set(b.get("data/plugin/scalars/tags")[run])
+        if tags != set(want):
+            raise SystemExit(f"{name}: unexpected tags {sorted(tags ^ set(want))}")
+        for tag in want:
+            steps = [step for step, _ in b.series(run, tag)]
+            if steps != sorted(set(steps)):
+                raise SystemExit(f"{name}: {tag}: the steps go back: {steps}")
+        if fast != has_data_server(pid):
+            raise SystemExit(f"{name}: the data server is {'not ' if fast else ''}running: the other reader was tested")
+        texts = b.get("data/plugin/text/text", run=run, tag="config/text_summary")
+        if not texts or "training:" not in texts[0]["text"]:
+            raise SystemExit(f"{name}: the configuration is not in the text tab: {texts}")
+        check_hparams(b, name, run)
+    print(f"{name}: {len(want)} keys, {sum(len(s) for s in want.values())} points")
+
+
+def check_hparams(b, name, run):
+    body = json.dumps({"startIndex": 0, "sliceSize": 10, "allowedStatuses": ["STATUS_UNKNOWN", "STATUS_SUCCESS", "STATUS_FAILURE",
+                       "STATUS_RUNNING"], "colParams": []}).encode()
+    groups = b.get("data/plugin/hparams/session_groups", body=body).get("sessionGroups", [])
+    if len(groups) != 1 or "optimizer.lr" not in groups[0]["hparams"] or groups[0]["sessions"][0]["name"] != run:
+        raise SystemExit(f"{name}: hyperparameters: {json.dumps(groups)[:1000]}")
+
+
+def check(dump_folder):
+    folders = sorted((dump_folder / "tb").iterdir())
+    if len(folders) != 1:
+        raise SystemExit(f"{len(folders)} folders in {dump_folder}/tb: a run has one")
+    want = expected(dump_folder)
+    for fast in (True, False):
+        check_reader(dump_folder / "tb", folders[0].name, want, fast)
+
+
+def main():
+    if subprocess.run([PYTHON, "-c", "import tensorboard"], capture_output=True).returncode:
+        print(f"{PYTHON} has no tensorboard (CTITAN_PEERS_PYTHON names another python)")
+        sys.exit(77)
+    if len(sys.argv) > 1:
+        return check(pathlib.Path(sys.argv[1]))
+    program = ROOT / BUILD / "tests/peers/write_run"
+    subprocess.run(["make", "-s", str(program.relative_to(ROOT))], cwd=ROOT, check=True)
+    with tempfile.TemporaryDirectory(prefix="ctitan-peers.") as name:
+        dump = pathlib.Path(name) / "outputs"
+        for first, last in ((1, 40), (21, 60)):  # stopped at 40, resumed from a checkpoint at 20
+            subprocess.run([program, dump, str(first), str(last)], check=True)
+        check(dump)
+        steps = [json.loads(line)["step"] for line in (dump / "superseded.jsonl").read_text().splitlines()]
+        if steps != sorted(list(range(21, 41)) + [21, 28, 35]):
+            raise SystemExit(f"superseded.jsonl holds {steps}")
+
+
+main()
