@@ -36,6 +36,11 @@ static void set_defaults(bool is_one_host)
            0); /* often denied in containers, with a warning */
     setenv("OMPI_MCA_btl_base_warn_component_unused", "0", 0);
     setenv("OMPI_MCA_mpi_warn_on_fork", "0", 0);
+    setenv("OMPI_MCA_coll", "basic,libnbc,self", 0); /* of MPI's collectives only the start uses any */
+    setenv("OMPI_MCA_osc", "sm", 0);
+    setenv("OMPI_MCA_io", "^ompio,romio321", 0);
+    setenv("OMPI_MCA_op", "^avx", 0);
+    setenv("OMPI_MCA_mpool", "^hugepage", 0);
     setenv("HWLOC_PLUGINS_PATH", "/nonexistent", 0);
     setenv("HWLOC_COMPONENTS", "-pci,-linuxio", 0);
 }

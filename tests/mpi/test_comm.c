@@ -80,7 +80,7 @@ static int loop(struct comm_world *world, int argc, char **argv)
     struct error e = {0};
     err_t rc = ERR_NONE;
 
-    for (int round = 0; !rc; round++) {
+    for (int round = 0; !rc && strcmp(argv[1], "start") != 0; round++) {
         if (round == 20) printf("running %d %d\n", c->rank, (int)getpid());
         fflush(stdout);
         for (int i = 0; i < 5000; i++) x[i] = 1;
