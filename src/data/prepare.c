@@ -31,6 +31,8 @@ struct preparation {
     void *report_arg;
     const char *folder;     /* of the cache */
     const char *stamp_path;
+    uint64_t files_state; /* of all files listed, looked at when they were */
+    bool settled;         /* none of them changed so lately that a further change could go unseen */
     struct data_prepared *out;
 };
 
@@ -61,15 +63,24 @@ static err_t open_paths(struct preparation *p, const char *const *paths, int n, 
     }
     s.paths = joined;
     s.n_paths = n;
-    return source_open(&p->source, &s, e);
+    return source_list(&p->source, &s, e);
 }
 
+/* The fallback stands in for all of the data, never for a part that is missing. */
 static err_t find_source(struct preparation *p, struct error *e)
 {
     const struct data_spec *s = p->spec;
     err_t rc = open_paths(p, s->source.paths, s->source.n_paths, e);
+    struct error ignored;
 
     if (rc != ERR_MISSING || s->n_fallback == 0) return rc;
+    for (int i = 0; i < s->source.n_paths; i++) {
+        err_t one = open_paths(p, s->source.paths + i, 1, &ignored);
+
+        source_close(p->source);
+        p->source = NULL;
+        if (one != ERR_MISSING) return rc;
+    }
     p->out->used_fallback = true;
     return open_paths(p, s->fallback, s->n_fallback, e);
 }
@@ -119,43 +130,32 @@ static uint64_t tokenizer_state(uint64_t h, struct preparation *p, const char *p
     return h;
 }
 
-/* Of everything a warm start relies on; *settled: nothing changed so lately that a further change could go unseen. */
-static uint64_t state_of(struct preparation *p, const char *tokenizer_path, bool *settled)
+/* Everything the description says is the stamp's name, the state of its files the stamp's content. */
+static err_t look_at_files(struct preparation *p, struct error *e)
 {
+    const struct data_spec *s = p->spec;
     double now = clock_wall_s();
-    uint64_t h = HASH_FNV_START;
+    uint64_t name = HASH_FNV_START, state = HASH_FNV_START;
+    char where[4096]; /* PATH_MAX */
 
-    *settled = true;
+    if (!getcwd(where, sizeof where)) return io_fail(e, "find", "the working folder");
+    name = hash_fnv(name, where, strlen(where) + 1);
+    p->settled = true;
     for (int64_t i = 0; i < p->source->n_files; i++) {
         const struct source_file *f = &p->source->files[i];
         int64_t words[] = {f->bytes, f->modified_ns, f->changed_ns, (int64_t)f->device, (int64_t)f->inode};
         int64_t newer = f->modified_ns > f->changed_ns ? f->modified_ns : f->changed_ns;
 
-        h = hash_fnv(hash_fnv(h, f->path, strlen(f->path) + 1), words, sizeof words);
-        if ((double)newer * 1e-9 > now - STAMP_MIN_AGE_S) *settled = false;
+        name = hash_fnv(hash_fnv(name, f->path, strlen(f->path) + 1), f->found ? "f" : "n", 1);
+        state = hash_fnv(state, words, sizeof words);
+        if ((double)newer * 1e-9 > now - STAMP_MIN_AGE_S) p->settled = false;
     }
-    return tokenizer_state(h, p, tokenizer_path);
-}
-
-/* Everything the description says, apart from the files' content: the stamp's name. */
-static err_t name_stamp(struct preparation *p, struct error *e)
-{
-    const struct data_spec *s = p->spec;
-    uint64_t h = HASH_FNV_START;
-    char where[4096]; /* PATH_MAX */
-
-    if (!getcwd(where, sizeof where)) return io_fail(e, "find", "the working folder");
-    h = hash_fnv(h, where, strlen(where) + 1);
-    for (int64_t i = 0; i < p->source->n_files; i++) {
-        const char *path = p->source->files[i].path;
-
-        h = hash_fnv(h, path, strlen(path) + 1);
-    }
-    h = hash_fnv(h, p->source->separator, strlen(p->source->separator) + 1);
-    h = hash_fnv(h, p->source->text_field, strlen(p->source->text_field) + 1);
-    h = hash_fnv(h, s->tokenizer, strlen(s->tokenizer) + 1);
-    h = hash_fnv(h, &s->tokenizer_vocab_size, sizeof s->tokenizer_vocab_size);
-    p->stamp_path = arena_printf(&p->arena, "%s/stamp-%016" PRIx64, p->folder, hash_mix(h + TOKEN_BUILD_RULES));
+    name = hash_fnv(name, p->source->separator, strlen(p->source->separator) + 1);
+    name = hash_fnv(name, p->source->text_field, strlen(p->source->text_field) + 1);
+    name = hash_fnv(name, s->tokenizer, strlen(s->tokenizer) + 1);
+    name = hash_fnv(name, &s->tokenizer_vocab_size, sizeof s->tokenizer_vocab_size);
+    p->files_state = state;
+    p->stamp_path = arena_printf(&p->arena, "%s/stamp-%016" PRIx64, p->folder, hash_mix(name + TOKEN_BUILD_RULES));
     return p->stamp_path ? ERR_NONE : no_memory(e);
 }
 
@@ -185,7 +185,6 @@ static err_t warm_start(struct preparation *p, bool *warm, struct error *e)
     uint64_t state, key;
     int version, tokenizer_at = 0;
     const char *path = NULL, *newline;
-    bool settled;
     err_t rc = ERR_NONE;
 
     *warm = false;
@@ -196,7 +195,7 @@ static err_t warm_start(struct preparation *p, bool *warm, struct error *e)
     text.text[newline - text.text] = '\0';
     path = cache_path(p, key);
     if (!path) rc = no_memory(e);
-    else if (state_of(p, text.text + tokenizer_at, &settled) != state) goto out;
+    else if (tokenizer_state(p->files_state, p, text.text + tokenizer_at) != state) goto out;
     else if (token_cache_open(&c, path, key, &ignored)) goto out;
     if (!rc) rc = give(p, c, path, text.text + tokenizer_at, e);
     *warm = !rc;
@@ -209,11 +208,10 @@ out:
 static err_t write_stamp(struct preparation *p, struct error *e)
 {
     struct str text = {0};
-    bool settled;
-    uint64_t state = state_of(p, p->out->tokenizer_path, &settled);
+    uint64_t state = tokenizer_state(p->files_state, p, p->out->tokenizer_path);
     err_t rc;
 
-    if (!settled || strchr(p->out->tokenizer_path, '\n')) return ERR_NONE;
+    if (!p->settled || strchr(p->out->tokenizer_path, '\n')) return ERR_NONE;
     str_addf(&text, "ctitan-stamp %d %016" PRIx64 " %016" PRIx64 " %s\n", STAMP_VERSION, state, p->out->key,
              p->out->tokenizer_path);
     rc = str_ok(&text, e);
@@ -295,7 +293,8 @@ static err_t cold_start(struct preparation *p, struct error *e)
 
     if (!rc) rc = warm_start(p, &warm, e); /* whoever held the lock may have done it */
     if (rc || warm) goto out;
-    rc = source_hash(p->source, p->pool, &p->out->content_hash, e);
+    rc = source_look(p->source, e);
+    if (!rc) rc = source_hash(p->source, p->pool, &p->out->content_hash, e);
     if (rc) goto out;
     if (strcmp(p->spec->tokenizer, DATA_TOKENIZER_AUTO) == 0) {
         rc = learn_tokenizer(p, &t, &tokenizer_path, e);
@@ -341,7 +340,7 @@ err_t data_prepare(const struct data_spec *spec, struct pool *pool, data_report 
     } else {
         rc = find_folder(&p, e);
         if (!rc) rc = find_source(&p, e);
-        if (!rc) rc = name_stamp(&p, e);
+        if (!rc) rc = look_at_files(&p, e);
         if (!rc) rc = warm_start(&p, &warm, e);
         if (!rc && !warm) rc = cold_start(&p, e);
     }

@@ -28,7 +28,7 @@
 struct data_spec {
     struct source_spec source;     /* what to read; relative entries start at `folder` */
     const char *folder;            /* "" or NULL = the working folder */
-    const char *const *fallback;   /* [n_fallback] read instead, if an entry of source.paths is missing */
+    const char *const *fallback;   /* [n_fallback] read instead, if no entry of source.paths has a file */
     int n_fallback;
     const char *tokenizer;         /* DATA_TOKENIZER_AUTO, "byte", or a path */
     int32_t tokenizer_vocab_size;  /* of the learnt one, or of synthetic data without another tokenizer */

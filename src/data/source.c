@@ -54,31 +54,47 @@ static bool is_excluded(const struct source_spec *spec, const char *path)
     return false;
 }
 
-static void kind_of(struct source_file *f)
+static bool name_ends(const char *path, size_t n, const char *end)
 {
-    size_t n = strlen(f->path);
-    static const char *const json_ends[] = {".jsonl", ".ndjson", ".json"};
+    size_t k = strlen(end);
 
-    f->is_gzip = n > 3 && strcmp(f->path + n - 3, ".gz") == 0;
-    if (f->is_gzip) n -= 3;
-    for (size_t i = 0; i < sizeof json_ends / sizeof *json_ends; i++) {
-        size_t k = strlen(json_ends[i]);
-
-        if (n > k && strncmp(f->path + n - k, json_ends[i], k) == 0) f->is_jsonl = true;
-    }
+    return n > k && strncmp(path + n - k, end, k) == 0;
 }
 
-static err_t looks_like_text(const struct source_file *f, bool *yes, struct error *e)
+/* One JSON object a line, judged by the first line of a file: a document that is spread over lines is not. */
+static bool starts_with_object(const char *head, size_t n)
 {
+    const char *newline;
+
+    if (n >= 3 && memcmp(head, "\xef\xbb\xbf", 3) == 0) head += 3, n -= 3;
+    newline = memchr(head, '\n', n);
+    if (n == 0 || head[0] != '{') return false;
+    if (!newline) return true; /* one long line */
+    while (newline > head && (newline[-1] == '\r' || newline[-1] == ' ')) newline--;
+    return newline[-1] == '}';
+}
+
+/* What the name and, where that leaves a doubt, the first bytes say. */
+static err_t look_at(struct source_file *f, bool *is_text, struct error *e)
+{
+    size_t length = strlen(f->path), n = 0;
     struct source_stream stream;
     char head[SNIFF_BYTES];
-    size_t n = 0;
-    err_t rc = source_stream_open(&stream, f->path, f->is_gzip, e);
+    bool is_json;
+    err_t rc;
 
+    f->is_gzip = name_ends(f->path, length, ".gz");
+    if (f->is_gzip) length -= 3;
+    f->is_jsonl = name_ends(f->path, length, ".jsonl") || name_ends(f->path, length, ".ndjson");
+    is_json = name_ends(f->path, length, ".json");
+    *is_text = true;
+    if (!f->found && !is_json) return ERR_NONE;
+    rc = source_stream_open(&stream, f->path, f->is_gzip, e);
     if (rc) return rc;
     rc = source_stream_read(&stream, head, sizeof head, &n, e);
     source_stream_close(&stream);
-    *yes = !memchr(head, '\0', n);
+    if (f->found) *is_text = !memchr(head, '\0', n);
+    if (is_json) f->is_jsonl = starts_with_object(head, n);
     return rc;
 }
 
@@ -87,22 +103,12 @@ static err_t add_file(struct search *q, const char *path, const struct stat *st,
 {
     struct source *s = q->source;
     struct source_file *grown, f = {.bytes = st->st_size, .device = st->st_dev, .inode = st->st_ino};
-    bool is_text = true;
-    err_t rc;
 
+    f.found = found;
     f.modified_ns = (int64_t)st->st_mtim.tv_sec * 1000000000 + st->st_mtim.tv_nsec;
     f.changed_ns = (int64_t)st->st_ctim.tv_sec * 1000000000 + st->st_ctim.tv_nsec;
     f.path = arena_strdup(&s->arena, path);
     if (!f.path) return FAIL(e, ERR_MEMORY, "out of memory while listing %s", path);
-    kind_of(&f);
-    if (found) {
-        rc = looks_like_text(&f, &is_text, e);
-        if (rc) return rc;
-        if (!is_text) {
-            s->passed[SOURCE_PASS_BINARY]++;
-            return ERR_NONE;
-        }
-    }
     if (s->n_files == q->capacity) {
         int64_t capacity = q->capacity ? 2 * q->capacity : 64;
 
@@ -200,7 +206,21 @@ static err_t drop_repeats(struct source *s, struct error *e)
     return ERR_NONE;
 }
 
-err_t source_open(struct source **out, const struct source_spec *spec, struct error *e)
+static err_t fail_empty(const struct source *s, struct error *e)
+{
+    struct str passed = {0};
+    err_t rc;
+
+    for (int i = 0; i < SOURCE_PASS_COUNT; i++)
+        if (s->passed[i])
+            str_addf(&passed, "%s %lld %s", passed.length ? "," : "; passed over:", (long long)s->passed[i], source_pass_text(i));
+    rc = FAIL(e, passed.length ? ERR_CONFIG : ERR_MISSING, "the data source (first entry '%s') holds no text file%s", s->first_path,
+              str_text(&passed));
+    str_release(&passed);
+    return rc;
+}
+
+err_t source_list(struct source **out, const struct source_spec *spec, struct error *e)
 {
     struct source *s = mem_zalloc(1, sizeof *s);
     struct search q = {.source = s, .spec = spec};
@@ -216,20 +236,45 @@ err_t source_open(struct source **out, const struct source_spec *spec, struct er
     else if (spec->n_paths < 1) rc = FAIL(e, ERR_CONFIG, "the data source names no file: give a file, folder or pattern");
     for (int i = 0; !rc && i < spec->n_paths; i++)
         rc = stat(spec->paths[i], &st) == 0 ? walk(&q, spec->paths[i], false, 0, e) : walk_pattern(&q, spec->paths[i], e);
-    if (!rc && s->n_files == 0) {
-        struct str passed = {0};
-
-        for (int i = 0; i < SOURCE_PASS_COUNT; i++)
-            if (s->passed[i]) str_addf(&passed, "%s %lld %s", passed.length ? "," : "; passed over:", (long long)s->passed[i],
-                                       source_pass_text(i));
-        rc = FAIL(e, ERR_CONFIG, "the data source '%s'%s holds no text file%s", spec->paths[0],
-                  spec->n_paths > 1 ? " and the others" : "", str_text(&passed));
-        str_release(&passed);
-    }
-    if (!rc) rc = drop_repeats(s, e);
-    for (int64_t i = 0; !rc && i < s->n_files; i++) s->bytes += s->files[i].bytes;
+    if (!rc) s->first_path = arena_strdup(&s->arena, spec->paths[0]);
+    if (!rc && !s->first_path) rc = FAIL(e, ERR_MEMORY, "out of memory while opening the data source");
+    if (!rc) rc = s->n_files ? drop_repeats(s, e) : fail_empty(s, e);
     if (rc) source_close(s);
     else *out = s;
+    return rc;
+}
+
+err_t source_look(struct source *s, struct error *e)
+{
+    int64_t kept = 0;
+    err_t rc = ERR_NONE;
+
+    s->bytes = 0;
+    for (int64_t i = 0; !rc && i < s->n_files; i++) {
+        bool is_text = true;
+
+        rc = look_at(&s->files[i], &is_text, e);
+        if (is_text) {
+            s->bytes += s->files[i].bytes;
+            s->files[kept++] = s->files[i];
+        } else {
+            s->passed[SOURCE_PASS_BINARY]++;
+        }
+    }
+    if (rc) return rc;
+    s->n_files = kept;
+    return kept ? ERR_NONE : fail_empty(s, e);
+}
+
+err_t source_open(struct source **out, const struct source_spec *spec, struct error *e)
+{
+    err_t rc = source_list(out, spec, e);
+
+    if (!rc) rc = source_look(*out, e);
+    if (rc) {
+        source_close(*out);
+        *out = NULL;
+    }
     return rc;
 }
 

@@ -10,7 +10,8 @@
  * always read. Files found in folders (recursively) and by patterns are read unless they are symbolic links, hidden (".name"), not
  * regular, not text (a NUL byte in the first 8 KiB of content) or match an `exclude` pattern; each is counted by its reason.
  * Entries keep their order, the files of one entry are sorted bytewise, a path that comes up again is read once.
- * *.jsonl, *.ndjson and *.json hold one JSON object a line, everything else is plain text; a further .gz means compressed by gzip.
+ * *.jsonl and *.ndjson hold one JSON object a line, and so does *.json if its first line is one; everything else is plain text.
+ * A further .gz means compressed by gzip.
  * A UTF-8 byte order mark at the start of a file is dropped; line ends stay as they are. Documents without text are skipped and
  * counted.
  * The longest record is SOURCE_RECORD_MAX_BYTES. Errors name the file and the line.
@@ -77,7 +78,8 @@ struct source_file {
     int64_t modified_ns; /* mtime */
     int64_t changed_ns;  /* ctime: moves with every change of the content, also where the mtime is set back */
     uint64_t device, inode;
-    bool is_jsonl, is_gzip;
+    bool found;          /* in a folder or by a pattern, not named literally */
+    bool is_jsonl, is_gzip; /* known after source_look */
 };
 
 struct source {
@@ -85,13 +87,19 @@ struct source {
     struct source_file *files; /* [n_files] in reading order */
     int64_t n_files;
     int64_t passed[SOURCE_PASS_COUNT];
-    int64_t bytes; /* sum over files, as stored */
+    int64_t bytes;    /* sum over files, as stored */
+    char *first_path; /* of the description, for messages */
     char *separator;  /* "" = none */
     char *text_field;
 };
 
-/* ERR_MISSING: an entry matches nothing; ERR_CONFIG: no file is left. */
+/* ERR_MISSING: an entry matches nothing, or there is no file at all; ERR_CONFIG: all of them are passed over. */
 err_t source_open(struct source **out, const struct source_spec *spec, struct error *e) MUST_CHECK;
+
+/* The two halves of source_open: names and states, without opening any file; then what the files begin with, which drops those
+ * that are not text. Between the two nothing but `files` may be used. */
+err_t source_list(struct source **out, const struct source_spec *spec, struct error *e) MUST_CHECK;
+err_t source_look(struct source *s, struct error *e) MUST_CHECK;
 void source_close(struct source *s);
 
 /* Identity of the content: file bytes and kinds in order, separator and text field; not names or dates. Reads everything once. */

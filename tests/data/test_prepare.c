@@ -439,7 +439,7 @@ static void test_out_of_memory(void **state)
 static void test_places_and_fallback(void **state)
 {
     static const int32_t want[] = {BOS, 'x', EOS};
-    const char *given = "rel.txt", *fallback = "other.txt";
+    const char *given = "rel.txt", *fallback = "other.txt", *both[] = {"other.txt", "rel.txt"};
     struct data_prepared p;
     struct scene s;
     struct error e;
@@ -457,6 +457,12 @@ static void test_places_and_fallback(void **state)
     p = prepare(&s);
     assert_true(p.used_fallback);
     data_prepared_release(&p);
+    s.spec.source.paths = both; /* a part that is missing is an error */
+    s.spec.source.n_paths = 2;
+    assert_int_equal(data_prepare(&s.spec, NULL, NULL, NULL, &p, &e), ERR_MISSING);
+    assert_non_null(strstr(e.message, "rel.txt"));
+    s.spec.source.paths = &given;
+    s.spec.source.n_paths = 1;
     snprintf(xdg, sizeof xdg, "%s/xdg", s.t.folder);
     snprintf(home, sizeof home, "%s/home", s.t.folder);
     setenv("XDG_CACHE_HOME", xdg, 1);

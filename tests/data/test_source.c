@@ -155,6 +155,21 @@ static void test_json_texts_and_errors(void **state)
     temp_remove(&t);
 }
 
+/* .json may be either: objects in lines, or one value over many lines, which is a document like any other. */
+static void test_json_by_its_first_line(void **state)
+{
+    struct temp t;
+
+    (void)state;
+    temp_make(&t);
+    expect_texts(temp_write_text(&t, "a.json", "{\"text\":\"one\"} \r\n{\"text\":\"two\"}"), NULL, "one|two|");
+    expect_texts(temp_write_text(&t, "b.json", "\xef\xbb\xbf{\"text\":\"one\"}"), NULL, "one|");
+    expect_texts(temp_write_text(&t, "c.json", "{\n \"text\": \"one\"\n}\n"), NULL, "{\n \"text\": \"one\"\n}\n|");
+    expect_texts(temp_write_text(&t, "d.json", "[\n1]"), NULL, "[\n1]|");
+    expect_texts(temp_write_text(&t, "e.json", "\n{\"a\":1}"), NULL, "\n{\"a\":1}|");
+    temp_remove(&t);
+}
+
 /* A line far longer than any buffer, between short ones. */
 static void test_huge_line(void **state)
 {
@@ -343,7 +358,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_plain_text_and_separators), cmocka_unit_test(test_byte_order_mark),
         cmocka_unit_test(test_skipped_documents_are_counted), cmocka_unit_test(test_json_texts_and_errors),
-        cmocka_unit_test(test_huge_line), cmocka_unit_test(test_gzip),
+        cmocka_unit_test(test_json_by_its_first_line), cmocka_unit_test(test_huge_line), cmocka_unit_test(test_gzip),
         cmocka_unit_test(test_folders_and_patterns), cmocka_unit_test(test_nothing_to_read),
         cmocka_unit_test(test_hash_is_of_the_content),
     };
