@@ -84,8 +84,8 @@ $(B)/generated/%.pb-c.c: third_party/proto/%.proto
 # ---- tests: every tests/<folder>/test_*.c is one program, tests/*/test_*.sh and .py one script ----
 $(B)/tests/%: $(B)/tests/%.o $(SUPPORT:%.c=$(B)/%.o) $(B)/libctitan.a
 	$(CC) $(LDFLAGS) -o $@ $(filter %.o,$^) -Wl,--whole-archive $(B)/libctitan.a -Wl,--no-whole-archive -lcmocka $(LDLIBS)
-# the list of kernel cases serves the test and the bench
-$(B)/tests/kernels/test_kernels $(B)/bench/bench_kernels: $(B)/tests/kernels/cases.o
+# the list of kernel cases serves tests and bench
+$(B)/tests/kernels/test_kernels $(B)/tests/kernels/test_gradients $(B)/bench/bench_kernels: $(B)/tests/kernels/cases.o
 # A fuzz target is explored by libFuzzer where SANITIZER=fuzz, else replay.c gives it the files of its corpus
 $(B)/tests/fuzz/%: $(B)/tests/fuzz/%.o $(if $(filter fuzz,$(SANITIZER)),,$(B)/tests/fuzz/replay.o) $(B)/libctitan.a
 	$(CC) $(LDFLAGS) $(if $(filter fuzz,$(SANITIZER)),-fsanitize=fuzzer) -o $@ $(filter %.o,$^) \
