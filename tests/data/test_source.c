@@ -196,6 +196,38 @@ static void test_huge_line(void **state)
     temp_remove(&t);
 }
 
+/* Line numbers, in a document that is longer than what is read at once. */
+static void test_line_numbers(void **state)
+{
+    struct str long_text = {0};
+    struct temp t;
+    const char *path;
+    struct source_spec spec = {.paths = &path, .n_paths = 1, .separator = "%"};
+    struct source_batch b = {0};
+    struct source_reader *r;
+    struct source *s;
+    struct error e;
+    static const int64_t want[] = {1, 100002, 100004};
+
+    (void)state;
+    temp_make(&t);
+    for (int i = 0; i < 100000; i++) str_add(&long_text, "a line\n");
+    str_add(&long_text, "%\ntwo\n%\nthree");
+    path = temp_write(&t, "a.txt", long_text.text, long_text.length);
+    assert_int_equal(source_open(&s, &spec, &e), ERR_NONE);
+    assert_int_equal(source_reader_open(&r, s, &e), ERR_NONE);
+    for (int n = 0; n < 3;) {
+        assert_int_equal(source_read(r, 1, &b, &e), ERR_NONE);
+        assert_true(b.n_records > 0);
+        for (int64_t i = 0; i < b.n_records; i++) assert_int_equal(b.records[i].line, want[n++]);
+    }
+    source_batch_release(&b);
+    source_reader_close(r);
+    source_close(s);
+    str_release(&long_text);
+    temp_remove(&t);
+}
+
 static void write_gzip(const char *path, const char *mode, const char *text)
 {
     gzFile gz = gzopen(path, mode);
@@ -358,7 +390,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_plain_text_and_separators), cmocka_unit_test(test_byte_order_mark),
         cmocka_unit_test(test_skipped_documents_are_counted), cmocka_unit_test(test_json_texts_and_errors),
-        cmocka_unit_test(test_json_by_its_first_line), cmocka_unit_test(test_huge_line), cmocka_unit_test(test_gzip),
+        cmocka_unit_test(test_line_numbers),           cmocka_unit_test(test_json_by_its_first_line),
+        cmocka_unit_test(test_huge_line), cmocka_unit_test(test_gzip),
         cmocka_unit_test(test_folders_and_patterns), cmocka_unit_test(test_nothing_to_read),
         cmocka_unit_test(test_hash_is_of_the_content),
     };
