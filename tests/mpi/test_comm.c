@@ -102,27 +102,13 @@ static int loop(struct comm_world *world, int argc, char **argv)
     return rc;
 }
 
-/* The plugin lies in the build folder, two above this program's. */
-static void find_plugin(void)
-{
-    char path[4096];
-    ssize_t n = readlink("/proc/self/exe", path, sizeof path - 1);
-
-    for (int up = 0; up < 3 && n > 0; up++) {
-        path[n] = '\0';
-        n = strrchr(path, '/') - path;
-    }
-    path[n > 0 ? n : 0] = '\0';
-    setenv("CTITAN_PLUGIN_PATH", path, 0);
-}
-
 int main(int argc, char **argv)
 {
     struct comm_world world;
     struct error e = {0};
     int failed;
 
-    find_plugin();
+    ranks_find_plugin();
     if (comm_world_open(&world, NULL, &e)) {
         fprintf(stderr, "%s\n", e.message);
         return 2;

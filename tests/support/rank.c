@@ -9,6 +9,8 @@
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
 #include <cmocka.h>
 
 #include "comm/local.h"
@@ -77,4 +79,17 @@ void ranks_as_processes(struct comm *world, rank_body body, void *arg)
     if (comm_all_reduce(world, "failed checks", &failures, 1, DTYPE_INT64, COMM_SUM, NULL, &e))
         fail_msg("%s", e.message);
     if (failures) fail_msg("%d checks failed on %d ranks", (int)failures, world->size);
+}
+
+void ranks_find_plugin(void)
+{
+    char path[4096];
+    ssize_t n = readlink("/proc/self/exe", path, sizeof path - 1);
+
+    for (int up = 0; up < 3 && n > 0; up++) {
+        path[n] = '\0';
+        n = strrchr(path, '/') - path;
+    }
+    path[n > 0 ? n : 0] = '\0';
+    setenv("CTITAN_PLUGIN_PATH", path, 0);
 }

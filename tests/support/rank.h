@@ -33,4 +33,7 @@ void ranks_as_threads(int size, double timeout_s, rank_body body, void *arg);
 /* The same on the processes of a world: called by each of them. */
 void ranks_as_processes(struct comm *world, rank_body body, void *arg);
 
+/* Call first in a test program for MPI: sets CTITAN_PLUGIN_PATH to the build folder, two above this program's. */
+void ranks_find_plugin(void);
+
 #endif
