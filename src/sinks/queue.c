@@ -296,12 +296,14 @@ bool sinks_flush(struct sinks *s, int64_t timeout_ns)
     bool is_done = true;
 
     for (struct queue *q = s ? s->first : NULL; q; q = q->next) {
-        uint64_t target = atomic_load(&q->head);
+        uint64_t target = atomic_load(&q->head), n_failures = atomic_load(&q->n_failures);
 
         if (atomic_load(&q->tail) >= target) continue;
         atomic_store(&q->is_hurried, true);
         sem_post(&q->wake);
-        while (atomic_load(&q->tail) < target && clock_ns() < deadline) clock_sleep_ns(200000);
+        while (atomic_load(&q->tail) < target && atomic_load(&q->n_failures) == n_failures &&
+               clock_ns() < deadline)
+            clock_sleep_ns(200000);
         if (atomic_load(&q->tail) < target) is_done = false;
         atomic_store(&q->is_hurried, false);
     }
@@ -326,6 +328,20 @@ void sinks_stats(const struct sinks *s, int index, struct sink_stats *out)
                                .n_delivered = (int64_t)atomic_load(&q->tail),
                                .n_lost = (int64_t)atomic_load(&q->n_lost),
                                .n_failures = (int64_t)atomic_load(&q->n_failures)};
+}
+
+void sinks_measure(const struct sinks *s, struct metric_row *row)
+{
+    uint64_t n_queued = 0, n_lost = 0;
+
+    for (struct queue *q = s ? s->first : NULL; q; q = q->next) {
+        uint64_t n = atomic_load(&q->head) - atomic_load(&q->tail);
+
+        if (n > n_queued) n_queued = n;
+        n_lost += atomic_load(&q->n_lost);
+    }
+    metric_row_set(row, METRIC_SINK_QUEUED, (double)n_queued);
+    if (n_lost) metric_row_set(row, METRIC_SINK_LOST, (double)n_lost);
 }
 
 /* Waits for the writer's end a little past the deadline, so that it can give up by itself. */

@@ -60,8 +60,13 @@ err_t sinks_add(struct sinks *s, const struct sink_ops *ops, const void *options
 void sinks_write(struct sinks *s, const struct metric_row *row);
 void sinks_text(struct sinks *s, const struct sink_text *text); /* copies it; for start and rare events */
 
-/* Waits until every row written so far is delivered, at most timeout_ns; false = not all were (before a
- * barrier or an exit). */
+/* Sets METRIC_SINK_QUEUED and, once rows were lost, METRIC_SINK_LOST: the sinks' own health, over all of
+ * them. */
+void sinks_measure(const struct sinks *s, struct metric_row *row);
+
+/* Waits until every row written so far is delivered, at most timeout_ns; false = not all were. A sink that
+ * fails meanwhile is not waited for. Before a checkpoint and before an exit: what is only queued dies with
+ * the process. */
 bool sinks_flush(struct sinks *s, int64_t timeout_ns);
 
 struct sink_stats {

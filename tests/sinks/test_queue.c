@@ -152,6 +152,7 @@ static void test_full_ring(void **state)
 {
     static struct probe probe;
     struct probe *p = &probe;
+    struct metric_row row = row_at(1);
     struct sinks *s;
 
     (void)state;
@@ -160,6 +161,9 @@ static void test_full_ring(void **state)
     write_steps(s, 1, 100); /* returns although nothing is delivered */
     assert_int_equal(stats_of(s).n_written, 16);
     assert_int_equal(stats_of(s).n_lost, 84);
+    sinks_measure(s, &row);
+    assert_true(row.value[METRIC_SINK_QUEUED] == 16);
+    assert_true(row.value[METRIC_SINK_LOST] == 84);
     assert_false(sinks_flush(s, SECOND / 100));
     p->is_slow = false;
     assert_true(sinks_flush(s, 60 * SECOND));
