@@ -15,8 +15,9 @@ struct trainer_sinks {
     struct tfevents_options tfevents;
     struct str config_text;
     struct tfevents_hparam hparams[8];
-    bool is_speaker; /* this rank's rows are the run's */
-    bool has_own;    /* this rank writes rows of its own (metrics.save_for_all_ranks) */
+    bool is_speaker;   /* this rank's rows are the run's */
+    bool has_own;      /* this rank writes rows of its own (metrics.save_for_all_ranks), into event files */
+    struct sinks *own; /* for them; NULL = none */
 };
 
 static int speaking_rank(const struct trainer *t)
@@ -53,6 +54,11 @@ static err_t add_tensorboard(struct trainer *t, struct trainer_sinks *o, struct 
                                             .first_step = t->step + 1, .config_text = str_text(&o->config_text), .hparams = o->hparams,
                                             .n_hparams = hparams_of(t, o->hparams)};
     if (!folder) return FAIL(e, ERR_MEMORY, "out of memory for the TensorBoard sink");
+    if (o->has_own) {
+        err_t rc = sinks_create(&o->own, t->spec.log, (int)t->cfg->metrics.queue_rows, e);
+
+        return rc ? rc : sinks_add(o->own, &sink_ops_tfevents, &o->tfevents, e);
+    }
     return sinks_add(t->sinks, &sink_ops_tfevents, &o->tfevents, e);
 }
 
@@ -70,6 +76,8 @@ err_t trainer_open_sinks(struct trainer *t, struct error *e)
                                           .total_steps = t->cfg->training.steps};
     if (!rc && o->is_speaker) rc = sinks_add(t->sinks, &sink_ops_console, &o->console, e);
     if (rc || t->spec.is_dry) return rc;
+    o->jsonl.tags = t->cfg->metrics.tags.item;
+    o->jsonl.n_tags = t->cfg->metrics.tags.n;
     o->jsonl.path = io_join(&o->arena, t->cfg->job.dump_folder, "run.jsonl");
     if (!o->jsonl.path) return FAIL(e, ERR_MEMORY, "out of memory for the sinks");
     if (o->is_speaker) rc = sinks_add(t->sinks, &sink_ops_jsonl, &o->jsonl, e);
@@ -82,6 +90,7 @@ void trainer_close_sinks(struct trainer *t)
 
     if (!o) return;
     sinks_close(t->sinks, (int64_t)(t->cfg->metrics.close_timeout * 1e9));
+    sinks_close(o->own, (int64_t)(t->cfg->metrics.close_timeout * 1e9));
     log_status(t->spec.log, "");
     str_release(&o->config_text);
     arena_release(&o->arena);
@@ -90,13 +99,28 @@ void trainer_close_sinks(struct trainer *t)
     t->sink_options = NULL;
 }
 
-void trainer_write_rows(struct trainer *t, const struct metric_row *row, const struct metric_row *own)
+void trainer_write_rows(struct trainer *t, struct metric_row *row, struct metric_row *own)
 {
     const struct trainer_sinks *o = t->sink_options;
 
     trace_begin(&t->trace, TRACE_SINKS);
-    if (o->has_own || o->is_speaker) sinks_write(t->sinks, o->has_own ? own : row);
+    if (row->kind == METRIC_ROW_TRAINING) {
+        sinks_measure(t->sinks, row);
+        sinks_measure(o->own, own);
+    }
+    if (o->is_speaker) sinks_write(t->sinks, row);
+    sinks_write(o->own, own);
     trace_end(&t->trace);
+}
+
+void trainer_flush_rows(struct trainer *t)
+{
+    const struct trainer_sinks *o = t->sink_options;
+    const int64_t timeout_ns = 2000000000;
+
+    if (!o) return;
+    sinks_flush(t->sinks, timeout_ns);
+    sinks_flush(o->own, timeout_ns);
 }
 
 err_t trainer_publish(struct trainer *t, struct error *e)

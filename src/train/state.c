@@ -90,6 +90,7 @@ err_t trainer_save(struct trainer *t, bool parameters_only, struct error *e)
     err_t rc;
 
     metrics_exclude_begin(t->metrics, TRACE_CHECKPOINT);
+    trainer_flush_rows(t); /* a run killed after this checkpoint goes on from it: no earlier row may be lost */
     for (int i = 0; i < AXIS_COUNT; i++) axes[i] = (struct checkpoint_axis){axis_name((enum axis)i), t->mesh.shape.degree[i]};
     snprintf(model, sizeof model, "%s/%s", t->cfg->model.name, t->cfg->model.flavor);
     config_write_json(t->cfg, &config_json);

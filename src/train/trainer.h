@@ -90,6 +90,7 @@ err_t trainer_open_sinks(struct trainer *t, struct error *e) MUST_CHECK;
 void trainer_close_sinks(struct trainer *t);
 void trainer_announce(struct trainer *t);                            /* the lines printed at start */
 err_t trainer_publish(struct trainer *t, struct error *e) MUST_CHECK; /* collects and writes the window's row; collective */
-void trainer_write_rows(struct trainer *t, const struct metric_row *row, const struct metric_row *own);
+void trainer_write_rows(struct trainer *t, struct metric_row *row, struct metric_row *own); /* adds the sinks' own health */
+void trainer_flush_rows(struct trainer *t); /* a failing sink is not waited for */
 
 #endif

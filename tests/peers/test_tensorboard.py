@@ -3,7 +3,8 @@
 # timeout: 300
 """TensorBoard's two readers return every key at every logged step, and a resumed run's curve goes on without a zig-zag in both.
 
-usage: test_tensorboard.py [DUMP_FOLDER]      a folder: checks that run; none: checks one made of two lives by write_run
+usage: test_tensorboard.py [DUMP_FOLDER]      a folder: checks that run; none: one made of two lives by write_run, then a training that
+                                              is killed between two checkpoints and resumed
 
 What run.jsonl says is the truth; event files hold it in float32. CTITAN_PEERS_PYTHON (else python3) must have tensorboard; without
 it the test is skipped.
@@ -144,22 +145,57 @@ def check(dump_folder):
         check_reader(dump_folder / "tb", folders[0].name, want, fast)
 
 
+def written_by_sinks(dump):
+    program = ROOT / BUILD / "tests/peers/write_run"
+    subprocess.run(["make", "-s", str(program.relative_to(ROOT))], cwd=ROOT, check=True)
+    for first, last in ((1, 40), (21, 60)):  # stopped at 40, resumed from a checkpoint at 20
+        subprocess.run([program, dump, str(first), str(last)], check=True)
+    check(dump)
+    steps = [json.loads(line)["step"] for line in (dump / "superseded.jsonl").read_text().splitlines()]
+    if steps != sorted(list(range(21, 41)) + [21, 28, 35]):
+        raise SystemExit(f"superseded.jsonl holds {steps}")
+
+
+def last_step(dump):
+    with contextlib.suppress(OSError, ValueError, IndexError):
+        return json.loads((dump / "run.jsonl").read_text().splitlines()[-1])["step"]
+    return 0
+
+
+def trained_and_killed(dump):
+    steps, killed_at = 30, 10
+    command = [ROOT / BUILD / "ctitan", "train", "--config", "llama3_debugmodel_ci", "training.local_batch_size=1", "training.global_batch_size=1",
+               "training.seq_len=64", f"training.steps={steps}", "metrics.log_freq=1", "metrics.enable_tensorboard=true",
+               "checkpoint.enable=true", "checkpoint.interval=4", "validation.enable=true", "validation.freq=7", "validation.steps=1",
+               f"job.dump_folder={dump}"]
+    first = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    while last_step(dump) < killed_at and first.poll() is None:
+        time.sleep(0.01)
+    if first.poll() is not None:
+        raise SystemExit(f"the training ended with {first.returncode} before it could be killed")
+    first.kill()
+    first.wait()
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
+    if done.returncode:
+        raise SystemExit(f"the resumed training ended with {done.returncode}:\n{done.stdout[-2000:]}{done.stderr[-2000:]}")
+    series = expected(dump)["loss_metrics/global_avg_loss"]
+    if [step for step, _ in series] != list(range(1, steps + 1)):
+        raise SystemExit(f"run.jsonl holds the steps {[step for step, _ in series]}")
+    if len(list((dump / "tb").glob("*/events*"))) != 2:
+        raise SystemExit("the resumed run did not open a file of its own beside the first")
+    check(dump)
+
+
 def main():
     if subprocess.run([PYTHON, "-c", "import tensorboard"], capture_output=True).returncode:
         print(f"{PYTHON} has no tensorboard (CTITAN_PEERS_PYTHON names another python)")
         sys.exit(77)
     if len(sys.argv) > 1:
         return check(pathlib.Path(sys.argv[1]))
-    program = ROOT / BUILD / "tests/peers/write_run"
-    subprocess.run(["make", "-s", str(program.relative_to(ROOT))], cwd=ROOT, check=True)
     with tempfile.TemporaryDirectory(prefix="ctitan-peers.") as name:
-        dump = pathlib.Path(name) / "outputs"
-        for first, last in ((1, 40), (21, 60)):  # stopped at 40, resumed from a checkpoint at 20
-            subprocess.run([program, dump, str(first), str(last)], check=True)
-        check(dump)
-        steps = [json.loads(line)["step"] for line in (dump / "superseded.jsonl").read_text().splitlines()]
-        if steps != sorted(list(range(21, 41)) + [21, 28, 35]):
-            raise SystemExit(f"superseded.jsonl holds {steps}")
+        written_by_sinks(pathlib.Path(name) / "sinks")
+        trained_and_killed(pathlib.Path(name) / "training")
 
 
-main()
+if __name__ == "__main__":
+    main()
