@@ -58,16 +58,23 @@ static const char *type_of(const json_t *object)
 
 /* ---- vocabulary and merges ---- */
 
-/* The bytes that a token's text stands for; false: some character is not in the byte alphabet. */
+/* The bytes that a token's text stands for; false: some character is not in the byte alphabet. Lack of memory shows in out. */
 static bool decode_alphabet(const struct reader *r, const char *text, size_t n, struct str *out)
 {
+    char *to;
+
     str_clear(out);
+    str_add_bytes(out, text, n); /* decoded in place: each character gives one byte */
+    if (out->failed) return true;
+    to = out->text;
     for (size_t at = 0, step; at < n; at += step) {
         uint32_t code = utf8_code(text + at, &step);
 
         if (code >= BYTE_ALPHABET_END || r->byte_of[code] < 0) return false;
-        str_add_char(out, (char)r->byte_of[code]);
+        *to++ = (char)r->byte_of[code];
     }
+    out->length = (size_t)(to - out->text);
+    *to = '\0';
     return true;
 }
 
