@@ -133,6 +133,16 @@ err_t trainer_publish(struct trainer *t, struct error *e)
     return rc;
 }
 
+/* Is the rank with the step lines not shown, and is this one the first that is? (Rank 0 where none is: its file has the warning.) */
+static bool must_warn_of_hidden_lines(const struct trainer *t, int speaker)
+{
+    int first = 0;
+
+    if (metrics_rank_is_shown(t->spec.log_rank, speaker)) return false;
+    while (first < t->mesh.world->size && !metrics_rank_is_shown(t->spec.log_rank, first)) first++;
+    return t->mesh.world->rank == (first < t->mesh.world->size ? first : 0);
+}
+
 void trainer_announce(struct trainer *t)
 {
     struct log *log = t->spec.log;
@@ -150,7 +160,7 @@ void trainer_announce(struct trainer *t)
              t->data.used_fallback ? " (training.dataset_fallback)" : "");
     log_info(log, "training steps %lld to %lld, %lld sequences a step in %d microbatches a rank", (long long)t->step + 1,
              (long long)t->cfg->training.steps, (long long)t->cfg->training.global_batch_size, t->n_microbatches);
-    if (t->mesh.world->rank == 0 && !metrics_rank_is_shown(t->spec.log_rank, speaker)) {
+    if (must_warn_of_hidden_lines(t, speaker)) {
         metrics_rank_warning(&warning, t->spec.log_rank, speaker, t->spec.n_arguments, t->spec.arguments);
         log_warning(log, "%s", str_text(&warning));
     }

@@ -15,7 +15,7 @@ import e2e  # noqa: E402
 
 e2e.need("train")
 place = e2e.Place()
-CUT = ["training.seq_len=32", "training.local_batch_size=1", "training.steps=2"]
+CUT = ["training.seq_len=32", "training.local_batch_size=1", "training.steps=1"]
 
 TRAIN = r"""
 ./run_train.sh
@@ -88,12 +88,13 @@ for line in OTHER.strip().splitlines():
                 f"{done.returncode}", done.stderr[-2000:])
 
 # the same, when the training commands of the README are read from it
-fences = False
+fences, done_before = False, set(TRAIN.strip().splitlines())
 for line in (e2e.ROOT / "README.md").read_text().splitlines() if (e2e.ROOT / "README.md").exists() else []:
     fences = not fences if line.startswith("```") else fences
     if fences and "./run_train.sh" in line and not line.startswith("#"):
-        environment, arguments = words(line.split("#")[0])
-        if arguments[:1] == ["./run_train.sh"] and "HOSTFILE" not in environment:
+        command = line.split("#")[0].strip()
+        environment, arguments = words(command)
+        if arguments[:1] == ["./run_train.sh"] and "HOSTFILE" not in environment and command not in done_before:
             code, out, errors = place.run(place.new_dump(), arguments[1:] + CUT, **environment)
             place.check(code == 0 or refused(code, out + errors), f"README: `{line}`, not exit code {code}", (out + errors)[-2000:])
 

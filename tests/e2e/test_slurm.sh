@@ -29,6 +29,7 @@ trap clean EXIT
 fail() {
     echo "$1"
     cat "$work/log" 2>/dev/null
+    tail -n 20 "$work"/slurm/log/d-*.log
     exit 1
 }
 
@@ -50,6 +51,10 @@ has_step() { # STEP
 is_queued_again() {
     [[ $(squeue -h -j "$job" -o '%t %r') == 'PD BeginTime' ]]
 }
+# the daemons still hold the former start's steps for a moment, and a new one that comes too early fails to launch
+steps_are_gone() {
+    ! grep -qsa "slurmstepd: \[$job\." /proc/[0-9]*/cmdline
+}
 newest_checkpoint() {
     find "$work/out/checkpoint" -maxdepth 1 -name 'step-*' -printf '%f\n' 2>/dev/null | sed 's/step-//' | sort -n | tail -n 1
 }
@@ -66,6 +71,11 @@ wait_until 60 "the job waits in the queue again" is_queued_again
 saved=$(newest_checkpoint)
 [[ -n $saved && $saved == $(last_step) ]] || fail "the checkpoint is of step ${saved:-none}, the last row of step $(last_step)"
 
+for ((i = 0; i < 50; i++)); do
+    steps_are_gone && break
+    sleep 0.2
+done
+sleep 1
 scontrol update jobid="$job" StartTime=now # Slurm would hold it for two minutes
 wait_until 60 "a step after the saved one" has_step $((saved + 2))
 steps=$(sed -n 's/.*"step": *\([0-9]*\).*/\1/p' "$work/out/run.jsonl")
