@@ -138,6 +138,9 @@ static void sweep(int rank, bool replace, bool no_exchange)
         ranks_as_threads(2, 0, save_body, &job);
         fired = job.faults.fired;
         if (job.rc[0] != job.rc[1]) fail_msg("%s: the ranks disagree: %d and %d", what, job.rc[0], job.rc[1]);
+        /* only what retention could not rename is no failure of the save */
+        if (fired && !job.rc[0] && strcmp(job.faults.call, "rename") != 0)
+            fail_msg("%s: a failing %s went unnoticed", what, job.faults.call);
         if (!fired && job.rc[0]) fail_msg("%s: %s", what, job.message[0]);
         if (job.rc[0]) {
             char who[16];

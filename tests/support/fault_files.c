@@ -6,18 +6,19 @@
 #include <signal.h>
 #include <string.h>
 
-static bool hits(struct fault_files *f)
+static bool hits(struct fault_files *f, const char *call)
 {
     if (f->countdown < 0 || f->countdown-- != 0) return false;
     if (f->kill) raise(SIGKILL);
     f->fired = true;
+    f->call = call;
     errno = f->error;
     return true;
 }
 
 static int fault_create(void *context, const char *path)
 {
-    return hits(context) ? -1 : file_ops_system.create(NULL, path);
+    return hits(context, "create") ? -1 : file_ops_system.create(NULL, path);
 }
 
 static ssize_t fault_write(void *context, int fd, const void *bytes, size_t n)
@@ -28,7 +29,7 @@ static ssize_t fault_write(void *context, int fd, const void *bytes, size_t n)
         errno = f->error;
         return -1;
     }
-    if (!hits(f)) return file_ops_system.write(NULL, fd, bytes, n);
+    if (!hits(f, "write")) return file_ops_system.write(NULL, fd, bytes, n);
     f->half_written = n > 1;
     return f->half_written ? file_ops_system.write(NULL, fd, bytes, n / 2) : -1;
 }
@@ -37,13 +38,13 @@ static int fault_sync(void *context, int fd)
 {
     struct fault_files *f = context;
 
-    if (hits(f)) return -1;
+    if (hits(f, "sync")) return -1;
     return f->no_sync ? 0 : file_ops_system.sync(NULL, fd);
 }
 
 static int fault_close(void *context, int fd)
 {
-    bool hit = hits(context);
+    bool hit = hits(context, "close");
     int rc = file_ops_system.close(NULL, fd);
 
     if (!hit) return rc;
@@ -53,20 +54,20 @@ static int fault_close(void *context, int fd)
 
 static int fault_make_folder(void *context, const char *path)
 {
-    return hits(context) ? -1 : file_ops_system.make_folder(NULL, path);
+    return hits(context, "make_folder") ? -1 : file_ops_system.make_folder(NULL, path);
 }
 
 static int fault_sync_folder(void *context, const char *path)
 {
     struct fault_files *f = context;
 
-    if (hits(f)) return -1;
+    if (hits(f, "sync_folder")) return -1;
     return f->no_sync ? 0 : file_ops_system.sync_folder(NULL, path);
 }
 
 static int fault_rename(void *context, const char *from, const char *to)
 {
-    return hits(context) ? -1 : file_ops_system.rename(NULL, from, to);
+    return hits(context, "rename") ? -1 : file_ops_system.rename(NULL, from, to);
 }
 
 static int fault_exchange(void *context, const char *a, const char *b)
@@ -77,7 +78,7 @@ static int fault_exchange(void *context, const char *a, const char *b)
         errno = EINVAL;
         return -1;
     }
-    return hits(f) ? -1 : file_ops_system.exchange(NULL, a, b);
+    return hits(f, "exchange") ? -1 : file_ops_system.exchange(NULL, a, b);
 }
 
 void fault_files_init(struct fault_files *f, long countdown, int error)

@@ -13,6 +13,7 @@ struct fault_files {
     int error;           /* errno of the failing call; a failing write first writes half */
     bool kill;           /* instead of failing: SIGKILL to this process */
     bool fired;
+    const char *call; /* the one that failed: "rename" */
     bool no_sync;     /* flushing is counted, but not done: for tests that do not pull the plug */
     bool no_exchange; /* a file system that cannot swap two names */
     bool half_written;
