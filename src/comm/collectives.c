@@ -16,7 +16,7 @@
 enum {
     LINE_BYTES = 64,
     SMALL_BYTES = 4 << 10, /* up to here everybody reduces everything: one meeting instead of two */
-    DIRECT_CHUNK_BYTES = 512 << 10
+    DIRECT_CHUNK_BYTES = 256 << 10
 };
 
 static size_t least(size_t a, size_t b)

@@ -23,7 +23,7 @@
 #include "comm/call.h"
 #include "comm/comm.h"
 
-enum { SHARED_REASON_BYTES = 1536, SHARED_BUFFERS = 3, SHARED_WINDOW_BYTES = 256 << 10 };
+enum { SHARED_REASON_BYTES = 1536, SHARED_BUFFERS = 3, SHARED_WINDOW_BYTES = 128 << 10 };
 
 /* ---- job: zeroed memory is a healthy job without a time-out ---- */
 struct shared_job {

@@ -59,6 +59,7 @@ for hosts in 1 2; do
         [ $action != fail ] || grep '^rank' "$folder/err" | head -1 | grep -q "^rank 1: planted" || fail "another rank spoke first"
     done
 
+    : >"$folder/out" # before the job starts: what it says is waited for
     (launch 3 "$program" loop) >"$folder/out" 2>"$folder/err" &
     job=$!
     wait_until_running 3
@@ -67,6 +68,7 @@ for hosts in 1 2; do
     # its neighbours say so, unless mpirun was faster to end them: then it is mpirun that names the rank
     expect "kill of a rank on $hosts hosts" 'rank 2 died\|process rank 2 .* signal 9'
 
+    : >"$folder/out"
     (exec mpirun --allow-run-as-root --oversubscribe --bind-to none -n 3 "$program" loop) >"$folder/out" 2>"$folder/err" &
     job=$!
     wait_until_running 3
