@@ -53,7 +53,8 @@ static void compare(const struct splitter *s, const char *text, size_t n)
 /* Every text of up to four symbols that matter, and long random ones. */
 static void test_hand_written_paths(void **state)
 {
-    static const char *const symbols[] = {"a", "S", "T", "r", "E", "l", "d", "M", "v", "'", " ", " ", "\n", "\r", "\t", "1", "2", "!", "-", "\x01",
+    static const char *const symbols[] = {"a", "S", "T", "r", "E", "l", "d", "M", "v",
+                                          "'", " ", " ", "\n", "\r", "\t", "1", "2", "!", "-", "\x01",
                                           "\x7f", "é", "ſ", "中", "\xC2\xA0", "\xE3\x80\x80", "٣", "\xCC\x81", "😀", "\xC2\x85"};
     enum { N = (int)(sizeof symbols / sizeof *symbols) };
     uint64_t random = 1;
