@@ -77,6 +77,19 @@ build() { # STAMP
 
 # ---- how many ranks, and where ----
 
+# The cores that this process may use, in `cores`; without a fork, and unlike nproc whatever OMP_NUM_THREADS says.
+count_cores() {
+    local key list range
+    cores=0
+    while read -r key list; do
+        [[ $key == Cpus_allowed_list: ]] || continue
+        for range in ${list//,/ }; do
+            cores=$((cores + ${range#*-} - ${range%-*} + 1))
+        done
+    done </proc/self/status
+    ((cores > 0)) || cores=1
+}
+
 default_ranks() {
     if [[ -n ${CUDA_VISIBLE_DEVICES:-} ]]; then
         local devices
@@ -201,12 +214,11 @@ on_signal() { # NAME
     fi
 }
 
-# Runs a command in a session of its own, so that Ctrl-C reaches this script alone; its exit code in `code`.
-# Should this script be killed, the command is told to end.
+# Runs a command beside the script, which so hears signals; its exit code in `code`.
 run() { # PHASE COMMAND...
     ((stop_wanted)) && stopped_early
     phase=$1
-    setsid setpriv --pdeathsig TERM "${@:2}" </dev/null &
+    "${@:2}" </dev/null &
     job=$!
     while woken=0; do
         wait "$job" 2>/dev/null # a trap ends it early
@@ -252,8 +264,10 @@ main() {
         trap "on_signal $name" "$name"
     done
     [[ -L $source ]] && source=$(readlink -f "$source")
-    here=$(cd -- "$(dirname -- "$source")" && pwd) || exit 2
-    cores=$(env -u OMP_NUM_THREADS -u OMP_THREAD_LIMIT nproc)
+    [[ $source == /* ]] || source=$PWD/$source
+    here=${source%/*}
+    here=${here%/.}
+    count_cores
     launcher=()
     arguments=(--config "${CONFIG:-llama3_debugmodel}" ${MODULE:+"model.name=$MODULE"} "$@")
 
@@ -290,7 +304,8 @@ main() {
         exit "$code"
     fi
     [[ $config == llama3_debugmodel ]] && say "training the debug model: 10 steps, some minutes on two cores"
-    run train "${command[@]}"
+    # a session of its own: Ctrl-C reaches this script alone. Should this script be killed, the job is told to end.
+    run train setsid setpriv --pdeathsig TERM "${command[@]}"
     exit_code
 }
 
