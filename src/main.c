@@ -12,18 +12,30 @@ static const struct {
     const char *help;
 } commands[] = {
 #define COMMAND(name, help) {#name, cli_##name, help},
+#define PLANNED(name)
 #include "cli/commands.def"
 #undef COMMAND
+#undef PLANNED
 };
 
-enum { n_commands = (int)(sizeof commands / sizeof *commands) };
+static const char *const planned[] = {
+#define COMMAND(name, help)
+#define PLANNED(name) #name,
+#include "cli/commands.def"
+#undef COMMAND
+#undef PLANNED
+};
+
+enum { n_commands = (int)(sizeof commands / sizeof *commands), n_planned = (int)(sizeof planned / sizeof *planned) };
 
 static void usage(FILE *out)
 {
     fputs("usage: ctitan COMMAND [arguments]      (ctitan COMMAND --help explains one)\n\n", out);
     for (int i = 0; i < n_commands; i++)
         fprintf(out, "  %-12s %s\n", commands[i].name, commands[i].help);
-    fputs("\nTo train in several processes use ./run_train.sh, which starts `ctitan train` under mpirun.\n", out);
+    fputs("\nNot built yet:", out);
+    for (int i = 0; i < n_planned; i++) fprintf(out, " %s", planned[i]);
+    fputs("\n\nTo train in several processes use ./run_train.sh, which starts `ctitan train` under mpirun.\n", out);
 }
 
 int main(int argc, char **argv)
@@ -40,6 +52,11 @@ int main(int argc, char **argv)
         status = commands[i].run(argc - 1, argv + 1, &e);
         if (e.message[0]) fprintf(stderr, "ctitan %s: %s\n", argv[1], e.message);
         return status;
+    }
+    for (int i = 0; argc >= 2 && i < n_planned; i++) {
+        if (strcmp(argv[1], planned[i]) != 0) continue;
+        fprintf(stderr, "ctitan %s: this command is not built yet; `ctitan --help` lists those that are\n", argv[1]);
+        return CLI_USAGE;
     }
     if (argc >= 2) fprintf(stderr, "ctitan: unknown command \"%s\"\n\n", argv[1]);
     usage(stderr);

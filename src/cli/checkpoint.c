@@ -14,7 +14,7 @@
 static const char USAGE[] =
     "usage: ctitan checkpoint inspect PATH   show what is stored: step, run, mesh, tensors\n"
     "       ctitan checkpoint verify PATH    read every byte and compare the checksums\n"
-    "PATH is a checkpoint (.../step-N) or a folder of checkpoints.\n";
+    "PATH is a checkpoint (.../step-N), a folder of checkpoints, or the dump folder of a run (job.dump_folder).\n";
 
 static void add_bytes(struct str *out, double bytes)
 {
@@ -105,17 +105,18 @@ static err_t print(struct str *out, struct error *e)
 }
 
 /* Every step-N of a folder, also those that are not complete: what is wrong with them is what one wants to
- * know. */
+ * know. A dump folder has them one level below, under the default of checkpoint.folder. */
 static err_t each(const char *folder, err_t (*act)(const char *path, struct str *out, struct error *e),
                   struct error *e)
 {
     struct arena a = {0};
     struct str out = {0};
-    char **names;
+    char **names, *run = io_join(&a, folder, "run.json"), *below = io_join(&a, folder, "checkpoint");
     int n, n_steps = 0, n_bad = 0;
-    err_t rc;
+    err_t rc = run && below ? ERR_NONE : FAIL(e, ERR_MEMORY, "out of memory");
 
-    rc = io_list(folder, &a, &names, &n, e);
+    if (!rc && io_exists(run) && io_is_folder(below)) folder = below;
+    if (!rc) rc = io_list(folder, &a, &names, &n, e);
     for (int i = 0; !rc && i < n; i++) {
         struct error why = {0};
         char *path = io_join(&a, folder, names[i]);
@@ -150,6 +151,8 @@ int cli_checkpoint(int argc, char **argv, struct error *e)
         fputs(USAGE, stdout);
         return CLI_OK;
     }
+    if (argc >= 2 && strcmp(argv[1], "convert") == 0)
+        return cli_exit_code(FAIL(e, ERR_UNSUPPORTED, "convert (to and from Hugging Face's folders) is not built yet"));
     if (argc == 3 && strcmp(argv[1], "inspect") == 0) act = inspect;
     if (argc == 3 && strcmp(argv[1], "verify") == 0) act = verify;
     if (!act) {

@@ -18,8 +18,10 @@ enum cli_exit {
 };
 
 #define COMMAND(name, help) int cli_##name(int argc, char **argv, struct error *e);
+#define PLANNED(name)
 #include "cli/commands.def"
 #undef COMMAND
+#undef PLANNED
 
 /* The exit code for a failed call: CLI_USAGE for usage and configuration errors, CLI_STOPPED for ERR_STOPPED, else CLI_FAILURE. */
 int cli_exit_code(err_t rc);

@@ -49,7 +49,9 @@ err_t train_run(struct trainer *t, struct error *e)
         if (rc) return rc;
     }
     if (is_stopped && !is_last)
-        return FAIL(e, ERR_STOPPED, "stopped after step %lld of %lld%s", (long long)t->step, (long long)t->cfg->training.steps,
-                    t->cfg->checkpoint.enable && !t->cfg->checkpoint.load_only ? "; start again to go on" : "; nothing was saved, because checkpoint.enable is false");
+        return FAIL(e, ERR_STOPPED, "stopped after step %lld of %lld; %s", (long long)t->step, (long long)t->cfg->training.steps,
+                    !t->cfg->checkpoint.enable     ? "nothing was saved, because checkpoint.enable is false"
+                    : t->cfg->checkpoint.load_only ? "nothing was saved, because checkpoint.load_only is true"
+                                                   : "start again to go on");
     return ERR_NONE;
 }

@@ -7,6 +7,7 @@
 #include <stdint.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 #include <cmocka.h>
 
@@ -92,8 +93,25 @@ static void test_commands(void **state)
     assert_non_null(strstr(w.e.message, "1 of 2 checkpoints"));
     assert_non_null(strstr(w.out.text, "step-20: whole, ")); /* the others are looked at all the same */
 
+    /* a dump folder stands for the checkpoints in it */
+    snprintf(file, sizeof file, "%s/checkpoint", w.t.folder);
+    assert_int_equal(mkdir(file, 0700), 0);
+    snprintf(file, sizeof file, "%s/checkpoint/step-10", w.t.folder);
+    assert_int_equal(rename(path, file), 0);
+    assert_int_equal(command(&w, "verify", w.t.folder), CLI_OK); /* it has a checkpoint of its own, and no run.json */
+    assert_non_null(strstr(w.out.text, "step-20: whole, "));
+    snprintf(path, sizeof path, "%s/run.json", w.t.folder);
+    fd = open(path, O_WRONLY | O_CREAT, 0600);
+    assert_true(fd >= 0);
+    close(fd);
+    assert_int_equal(command(&w, "inspect", w.t.folder), CLI_OK);
+    assert_non_null(strstr(w.out.text, "checkpoint/step-10\n"));
+    assert_null(strstr(w.out.text, "step-20"));
+
     assert_int_equal(command(&w, "inspect", "/nowhere"), CLI_FAILURE);
     assert_int_equal(command(&w, "weigh", path), CLI_USAGE);
+    assert_int_equal(command(&w, "convert", path), CLI_USAGE);
+    assert_non_null(strstr(w.e.message, "not built yet"));
     assert_int_equal(command(&w, "inspect", NULL), CLI_USAGE);
     assert_int_equal(command(&w, "--help", NULL), CLI_OK);
     assert_non_null(strstr(w.out.text, "usage: ctitan checkpoint"));

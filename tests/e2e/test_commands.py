@@ -60,12 +60,20 @@ ctitan config print --config llama3_debugmodel training.steps=5
 ctitan config docs
 ctitan plan --config llama3_8b --world 8
 ctitan doctor
+ctitan sample --config llama3_debugmodel
+ctitan runs
+ctitan dashboard --port 8080
+ctitan replay outputs
+ctitan checkpoint inspect outputs
 ctitan checkpoint verify outputs
+ctitan checkpoint verify outputs/checkpoint
+ctitan checkpoint verify outputs/checkpoint/step-1
+ctitan checkpoint convert outputs/checkpoint/step-1
 """
 
 
 def refused(code, text):
-    return code == 2 and ("not built" in text or "this build lacks" in text or "not in this build" in text or "unknown command" in text)
+    return code == 2 and ("not built yet" in text or "this build lacks" in text or "not in this build" in text)
 
 
 def words(line):
@@ -82,8 +90,11 @@ for line in TRAIN.strip().splitlines():
     text = out + errors
     place.check(code == 0 or refused(code, text), f"`{line}` runs or is refused by name, not exit code {code}", text[-2000:])
 
+# where a run has left its default dump folder; it is no clone, so names of configurations are found beside the program
+code, out, errors = place.run(place.folder / "outputs", ["--config", "llama3_debugmodel", *CUT, "--checkpoint.enable"])
+place.check(code == 0, f"a run makes outputs, not exit code {code}", out + errors)
 for line in OTHER.strip().splitlines():
-    done = subprocess.run([e2e.PROGRAM, *shlex.split(line)[1:]], env=place.environment(), capture_output=True, text=True, cwd=e2e.ROOT)
+    done = subprocess.run([e2e.PROGRAM, *shlex.split(line)[1:]], env=place.environment(), capture_output=True, text=True, cwd=place.folder)
     place.check(done.returncode == 0 or refused(done.returncode, done.stderr), f"`{line}` runs or is refused by name, not exit code "
                 f"{done.returncode}", done.stderr[-2000:])
 
