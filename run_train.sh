@@ -142,7 +142,7 @@ compose_command() {
     ((EUID == 0)) && launcher+=(--allow-run-as-root)
     if [[ -n ${HOSTFILE:-} ]] || ((NNODES > 1)); then
         launcher+=(--map-by "ppr:$NGPU:node" ${HOSTFILE:+--hostfile "$HOSTFILE"})
-        launcher+=(-x LOG_RANK -x NGPU -x CTITAN_START_STAMP -x CTITAN_TERMINAL -x CTITAN_OUTCOME_FILE)
+        launcher+=(${CONFIG:+-x CONFIG} ${MODULE:+-x MODULE} -x LOG_RANK -x NGPU -x CTITAN_START_STAMP -x CTITAN_TERMINAL -x CTITAN_OUTCOME_FILE)
     else
         # measured for two ranks on one host: these halve the time MPI takes to start
         launcher+=(--mca pml ob1 --mca btl "self,vader")
@@ -257,7 +257,7 @@ exit_code() {
 }
 
 main() {
-    local source=${BASH_SOURCE[0]} name i
+    local source=${BASH_SOURCE[0]} name argument config
     phase=start job='' stop_wanted=0 end_now=0 CTITAN_OUTCOME_FILE=''
     for name in INT TERM HUP USR1; do
         # shellcheck disable=SC2064 # the name of now
@@ -269,7 +269,12 @@ main() {
     here=${here%/.}
     count_cores
     launcher=()
-    arguments=(--config "${CONFIG:-llama3_debugmodel}" ${MODULE:+"model.name=$MODULE"} "$@")
+    arguments=("$@") # ctitan itself looks at CONFIG and MODULE
+    config=${CONFIG:-}
+    for argument in "$@"; do
+        [[ $argument != --config && $argument != --config=* ]] || config=$argument
+    done
+    [[ -n $config ]] || arguments=(--config llama3_debugmodel "$@")
 
     if [[ ${1:-} == --help || ${1:-} == -h ]]; then
         usage
@@ -290,20 +295,13 @@ main() {
     export NGPU LOG_RANK CTITAN_START_STAMP CTITAN_OUTCOME_FILE CTITAN_TERMINAL
     compose_command
 
-    config=
-    for ((i = 0; i < ${#arguments[@]}; i++)); do
-        case ${arguments[i]} in
-        --config) config=${arguments[i + 1]:-} ;;
-        --config=*) config=${arguments[i]#--config=} ;;
-        esac
-    done
     run prepare "$program" data prepare "${arguments[@]}"
     ((stop_wanted)) && stopped_early
     if ((code != 0)); then
         rm -f "$CTITAN_OUTCOME_FILE"
         exit "$code"
     fi
-    [[ $config == llama3_debugmodel ]] && say "training the debug model: 10 steps, some minutes on two cores"
+    (($# > 0)) || [[ -n $config ]] || say "training the debug model: 10 steps, some minutes on two cores"
     # a session of its own: Ctrl-C reaches this script alone. Should this script be killed, the job is told to end.
     run train setsid setpriv --pdeathsig TERM "${command[@]}"
     exit_code
