@@ -141,7 +141,7 @@ err_t kernels_for(const struct kernels **out, const struct device *d, enum dtype
 size_t kernels_workspace_bytes(const struct kernels *k, int threads)
 {
     for (int i = 0; i < ROWS; i++)
-        if (rows[i].kernels == k) return rows[i].workspace_bytes(threads);
+        if (rows[i].kernels->type == k->type && strcmp(rows[i].kernels->level, k->level) == 0) return rows[i].workspace_bytes(threads);
     return 0;
 }
 

@@ -62,6 +62,9 @@ struct kernels {
  * lacks on the CPU, where it is a version of the same code; on other devices a missing kernel is an error that names it. */
 err_t kernels_for(const struct kernels **out, const struct device *d, enum dtype type, const char *level, struct error *e) MUST_CHECK;
 
+/* A table like another, of the same level and needs, whose kernels do nothing: for plans. */
+struct kernels kernels_dry(const struct kernels *like);
+
 /* Workspace that a context needs for these kernels with this many threads. */
 size_t kernels_workspace_bytes(const struct kernels *k, int threads);
 

@@ -61,6 +61,18 @@ static void stamp(char *out, size_t size, enum log_level level)
     snprintf(out, size, "[ctitan] %s,%03ld - %s - ", date, now.tv_nsec / 1000000, names[level]);
 }
 
+/* Adds text; on the terminal every line of it bears the rank, so that lines of several ranks can be told apart. */
+static void add_lines(struct str *line, const struct log *l, const char *text)
+{
+    const char *end;
+
+    for (; l->rank >= 0 && (end = strchr(text, '\n')); text = end + 1) {
+        str_add_bytes(line, text, (size_t)(end - text));
+        str_addf(line, "\n[rank%d]: ", l->rank);
+    }
+    str_add(line, text);
+}
+
 static void emit(struct log *l, enum log_level level, const char *plain, const char *coloured)
 {
     struct str line = {0};
@@ -80,7 +92,7 @@ static void emit(struct log *l, enum log_level level, const char *plain, const c
         if (l->status[0]) str_add(&line, "\r\033[K");
         if (l->rank >= 0) str_addf(&line, "[rank%d]: ", l->rank);
         str_add(&line, head);
-        str_add(&line, l->use_colour ? coloured : plain);
+        add_lines(&line, l, l->use_colour ? coloured : plain);
         str_add_char(&line, '\n');
         if (l->status[0]) str_add(&line, l->status);
         write_all(l->terminal_fd, str_text(&line), line.length);

@@ -7,15 +7,12 @@
 
 #include "base/mem.h"
 
-static const struct comm_ops ops;
-
 static err_t create(const struct comm *like, int size, int rank, struct comm **out, struct error *e)
 {
     struct comm *c = mem_zalloc(1, sizeof *c);
 
     if (!c) return FAIL(e, ERR_MEMORY, "out of memory for a communicator");
     *c = *like;
-    c->ops = &ops;
     c->size = size;
     c->rank = rank;
     *out = c;
@@ -103,7 +100,28 @@ static void fake_set_timeout(struct comm *c, double seconds)
     (void)c, (void)seconds;
 }
 
-static const struct comm_ops ops = {
+static err_t dry_all_gather(struct comm *c, const char *name, const void *send, void *recv, size_t count,
+                            enum dtype type, struct stream *stream, struct error *e)
+{
+    (void)c, (void)name, (void)send, (void)recv, (void)count, (void)type, (void)stream, (void)e;
+    return ERR_NONE;
+}
+
+static err_t dry_reduce_scatter(struct comm *c, const char *name, const void *send, void *recv, size_t count,
+                                enum dtype type, enum comm_operator op, struct stream *stream, struct error *e)
+{
+    (void)c, (void)name, (void)send, (void)recv, (void)count, (void)type, (void)op, (void)stream, (void)e;
+    return ERR_NONE;
+}
+
+static err_t dry_all_reduce(struct comm *c, const char *name, void *data, size_t count, enum dtype type,
+                            enum comm_operator op, struct stream *stream, struct error *e)
+{
+    (void)c, (void)name, (void)data, (void)count, (void)type, (void)op, (void)stream, (void)e;
+    return ERR_NONE;
+}
+
+static const struct comm_ops fake_ops = {
     .name = "fake",
     .destroy = fake_destroy,
     .split = fake_split,
@@ -117,14 +135,36 @@ static const struct comm_ops ops = {
     .split_ranks = fake_split_ranks,
 };
 
-err_t comm_fake_create(int size, int rank, struct comm **out, struct error *e)
+static const struct comm_ops dry_ops = {
+    .name = "dry",
+    .destroy = fake_destroy,
+    .split = fake_split,
+    .barrier = fake_barrier,
+    .all_gather = dry_all_gather,
+    .reduce_scatter = dry_reduce_scatter,
+    .all_reduce = dry_all_reduce,
+    .broadcast = fake_broadcast,
+    .abort = fake_abort,
+    .set_timeout = fake_set_timeout,
+    .split_ranks = fake_split_ranks,
+};
+
+static err_t create_world(const struct comm_ops *ops, int size, int rank, struct comm **out, struct error *e)
 {
-    struct comm like = {.world_rank = rank, .local_size = 1, .n_hosts = 1};
+    struct comm like = {.ops = ops, .world_rank = rank, .local_size = 1, .n_hosts = 1};
 
     *out = NULL;
     if (size < 1 || rank < 0 || rank >= size)
-        return FAIL(e, ERR_COMM,
-                    "the fake communicator cannot be rank %d of %d; the rank must be in [0, size)", rank,
-                    size);
+        return FAIL(e, ERR_COMM, "the %s communicator cannot be rank %d of %d; the rank must be in [0, size)", ops->name, rank, size);
     return create(&like, size, rank, out, e);
+}
+
+err_t comm_fake_create(int size, int rank, struct comm **out, struct error *e)
+{
+    return create_world(&fake_ops, size, rank, out, e);
+}
+
+err_t comm_dry_create(int size, int rank, struct comm **out, struct error *e)
+{
+    return create_world(&dry_ops, size, rank, out, e);
 }

@@ -96,6 +96,11 @@ static struct block *best_fit(struct allocator *a, size_t bytes, bool is_small)
     return best;
 }
 
+static void raise_to(int64_t *highest, int64_t value)
+{
+    if (value > *highest) *highest = value;
+}
+
 static bool add_segment(struct allocator *a, size_t bytes, bool is_small, struct error *e)
 {
     struct segment *s = mem_zalloc(1, sizeof *s);
@@ -103,7 +108,7 @@ static bool add_segment(struct allocator *a, size_t bytes, bool is_small, struct
     void *address = NULL;
 
     if (a->limit_bytes && a->stats.reserved_bytes + (int64_t)bytes > a->limit_bytes) {
-        FAIL(e, ERR_MEMORY, "the limit device.memory_limit_gib is reached");
+        FAIL(e, ERR_MEMORY, "the limit is %.1f MiB", (double)a->limit_bytes / 0x1p20);
         goto failed;
     }
     if (!s || !b || a->device->ops->segment_alloc(a->device, bytes, &address, e)) goto failed;
@@ -111,7 +116,8 @@ static bool add_segment(struct allocator *a, size_t bytes, bool is_small, struct
     *b = (struct block){.address = address, .bytes = bytes, .is_free = true};
     a->segments = s;
     a->stats.reserved_bytes += (int64_t)bytes;
-    if (a->stats.reserved_bytes > a->stats.reserved_peak_bytes) a->stats.reserved_peak_bytes = a->stats.reserved_bytes;
+    raise_to(&a->stats.reserved_peak_bytes, a->stats.reserved_bytes);
+    raise_to(&a->stats.reserved_highest_bytes, a->stats.reserved_bytes);
     return true;
 failed:
     mem_free(s);
@@ -175,7 +181,9 @@ err_t allocator_alloc(struct allocator *a, size_t bytes, enum memory_kind kind, 
     b->label = label;
     a->stats.active_bytes += (int64_t)b->bytes;
     a->stats.kind_bytes[kind] += (int64_t)b->bytes;
-    if (a->stats.active_bytes > a->stats.active_peak_bytes) a->stats.active_peak_bytes = a->stats.active_bytes;
+    raise_to(&a->stats.active_peak_bytes, a->stats.active_bytes);
+    raise_to(&a->stats.active_highest_bytes, a->stats.active_bytes);
+    raise_to(&a->stats.kind_highest_bytes[kind], a->stats.kind_bytes[kind]);
     *out = b->address;
     return ERR_NONE;
 }

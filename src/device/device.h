@@ -46,6 +46,8 @@ struct memory_stats {
     int64_t active_bytes, active_peak_bytes;     /* in blocks handed out */
     int64_t reserved_bytes, reserved_peak_bytes; /* in segments taken from the device */
     int64_t kind_bytes[MEMORY_KIND_COUNT];
+    /* the highest values since the device was opened; the peaks above start again with device_reset_peaks */
+    int64_t active_highest_bytes, reserved_highest_bytes, kind_highest_bytes[MEMORY_KIND_COUNT];
     int64_t alloc_retries; /* allocations that succeeded only after cached segments were given back */
     int64_t ooms;          /* allocations that failed */
 };

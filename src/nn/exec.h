@@ -4,7 +4,7 @@
  *
  * Memory comes from three regions that the executor has set up: `stash` lives from a frame's forward to its backward_weight, `kept` from
  * backward_input to backward_weight, `scratch` within one call (take a mark, release to it). Their sizes are exact because the plan
- * measures them: it runs the same module code with kernels that do nothing over regions that only count (exec_init_dry).
+ * measures them: it runs the same module code with kernels that do nothing (kernels_dry) over regions that only count.
  */
 #ifndef NN_EXEC_H
 #define NN_EXEC_H
@@ -50,7 +50,7 @@ void *exec_stash(struct exec *x, int64_t n);
 void *exec_kept(struct exec *x, int64_t n);
 void *exec_scratch(struct exec *x, int64_t n);
 
-/* An exec that counts: kernels do nothing, regions have no memory. */
-void exec_init_dry(struct exec *x, struct kernel_context *kernel, enum dtype type);
+/* An exec that counts: regions have no memory. dry: from kernels_dry(), borrowed. */
+void exec_init_dry(struct exec *x, const struct kernels *dry, struct kernel_context *kernel, enum dtype type);
 
 #endif

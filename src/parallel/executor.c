@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Running action lists; see executor.h. measure.c finds the sizes, this file moves the data. */
+/* Running action lists; see executor.h. executor_open.c finds the sizes, this file moves the data. */
 #include "parallel/executor.h"
 
 #include <string.h>

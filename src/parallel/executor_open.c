@@ -13,13 +13,14 @@ static err_t measure_unit(struct executor *x, int index, int64_t sequences, int6
 {
     const struct unit *u = &x->spec.model->units[index];
     struct unit_sizes *size = &x->sizes[index];
+    struct kernels nothing = kernels_dry(x->spec.kernels);
     struct exec dry;
     void *frame;
 
     size->frame_bytes = u->module->ops->frame_bytes;
     frame = mem_zalloc(1, size->frame_bytes);
     if (!frame) return FAIL(e, ERR_MEMORY, "out of memory while planning %s", u->name);
-    exec_init_dry(&dry, &x->kernel, x->spec.type);
+    exec_init_dry(&dry, &nothing, &x->kernel, x->spec.type);
     dry.batch = (struct batch_view){.sequences = sequences, .length = length};
     dry.with_gradient = with_gradient;
     module_forward(u->module, &dry, frame, NULL, NULL);

@@ -8,7 +8,7 @@
 #include "metrics/flops.h"
 #include "train/trainer.h"
 
-static err_t open_mesh(struct trainer *t, struct error *e)
+err_t trainer_open_mesh(struct trainer *t, struct error *e)
 {
     const struct config_parallelism *p = &t->cfg->parallelism;
     struct mesh_shape shape = {.degree = {[AXIS_PP] = (int)p->pipeline_parallel_degree,
@@ -76,7 +76,7 @@ static int microbatches_of(const struct config *cfg, const struct mesh *mesh)
     return (int)(cfg->training.global_batch_size / (cfg->training.local_batch_size * mesh->batch->size));
 }
 
-static err_t open_model(struct trainer *t, const struct model_spec *model, struct error *e)
+err_t trainer_open_model(struct trainer *t, const struct model_spec *model, struct error *e)
 {
     static const enum reshard_policy policies[] = {[CONFIG_RESHARD_DEFAULT] = RESHARD_DEFAULT, [CONFIG_RESHARD_ALWAYS] = RESHARD_ALWAYS,
                                                    [CONFIG_RESHARD_NEVER] = RESHARD_NEVER};
@@ -90,9 +90,7 @@ static err_t open_model(struct trainer *t, const struct model_spec *model, struc
     err_t rc = model_create(&t->model, model, t->device, t->type, longest, e);
 
     spec.model = t->model;
-    if (!rc) rc = executor_open(&t->executor, &spec, e);
-    if (!rc && (!t->start.load_path[0])) rc = executor_initialise(&t->executor, (uint64_t)c->debug.seed, e);
-    return rc;
+    return rc ? rc : executor_open(&t->executor, &spec, e);
 }
 
 static err_t parse_groups(const struct config *c, struct optim_group *groups, struct error *e)
@@ -111,7 +109,7 @@ static err_t parse_groups(const struct config *c, struct optim_group *groups, st
     return rc;
 }
 
-static err_t open_optimizer(struct trainer *t, struct error *e)
+err_t trainer_open_optimizer(struct trainer *t, struct error *e)
 {
     const struct config_optimizer *c = &t->cfg->optimizer;
     const struct parameter_list *parameters = &t->model->parameters;
@@ -201,7 +199,7 @@ err_t trainer_open(struct trainer *t, const struct trainer_spec *spec, struct er
     model_spec_resolve(&model, t->cfg, &problems);
     rc = config_problems_check(&problems, e);
     config_problems_release(&problems);
-    if (!rc) rc = open_mesh(t, e);
+    if (!rc) rc = trainer_open_mesh(t, e);
     if (!rc) rc = open_device(t, e);
     if (!rc) rc = open_data(t, &model, e);
     if (!rc) rc = train_start_decide(&t->start, &t->run, t->cfg, &t->mesh, spec->log, spec->is_dry, e);
@@ -211,8 +209,10 @@ err_t trainer_open(struct trainer *t, const struct trainer_spec *spec, struct er
     t->microbatches = mem_zalloc((size_t)t->n_microbatches, sizeof *t->microbatches);
     t->batches = mem_zalloc((size_t)t->n_microbatches, sizeof *t->batches);
     if (!t->microbatches || !t->batches) return FAIL(e, ERR_MEMORY, "out of memory for %d microbatches", t->n_microbatches);
-    rc = open_model(t, &model, e);
-    if (!rc) rc = open_optimizer(t, e);
+    rc = trainer_forecast_memory(t, &model, e);
+    if (!rc) rc = trainer_open_model(t, &model, e);
+    if (!rc && !t->start.load_path[0]) rc = executor_initialise(&t->executor, (uint64_t)t->cfg->debug.seed, e);
+    if (!rc) rc = trainer_open_optimizer(t, e);
     if (!rc) rc = trainer_load(t, e);
     if (rc) return rc;
     open_schedule(t);

@@ -42,6 +42,7 @@ err_t train_run(struct trainer *t, struct error *e)
         rc = train_step(t, e);
         if (rc) return error_prefix(e, "step %lld", (long long)t->step + 1);
         if (t->step == t->start.step + 1) comm_set_timeout(t->mesh.world, (double)t->cfg->comm.train_timeout_seconds);
+        if (t->step == t->start.step + 2) trainer_compare_memory(t);
         is_last = t->step >= t->cfg->training.steps;
         rc = stop_requested(t, &is_stopped, e);
         if (!rc && must_validate(t) && !is_stopped) rc = train_validate(t, e);

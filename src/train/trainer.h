@@ -67,6 +67,7 @@ struct trainer {
     struct microbatch *microbatches;    /* [n_microbatches] */
     struct batch **batches;             /* [n_microbatches], borrowed from the loader during a step */
     int n_microbatches;
+    struct memory_stats forecast; /* of this rank: the highest values */
     int64_t step;                /* steps done */
     bool is_finite;              /* last loss and gradient norm */
 };
@@ -84,6 +85,16 @@ err_t train_validate(struct trainer *t, struct error *e) MUST_CHECK; /* validate
 err_t trainer_load(struct trainer *t, struct error *e) MUST_CHECK;   /* state.c: what t->start decided to load */
 /* state.c: step-N for the steps done. parameters_only: seeds, and last_save_model_only. */
 err_t trainer_save(struct trainer *t, bool parameters_only, struct error *e) MUST_CHECK;
+
+/* setup.c: parts of trainer_open, which the forecast uses too */
+err_t trainer_open_mesh(struct trainer *t, struct error *e) MUST_CHECK;
+err_t trainer_open_model(struct trainer *t, const struct model_spec *model, struct error *e) MUST_CHECK;
+err_t trainer_open_optimizer(struct trainer *t, struct error *e) MUST_CHECK;
+
+/* forecast.c: what this rank's memory will be, found by running the step on a device that only counts; into t->forecast. ERR_MEMORY with
+ * the table of who needs what when that is more than there is. */
+err_t trainer_forecast_memory(struct trainer *t, const struct model_spec *model, struct error *e) MUST_CHECK;
+void trainer_compare_memory(struct trainer *t); /* logs the forecast beside what was measured */
 
 /* report.c */
 err_t trainer_open_sinks(struct trainer *t, struct error *e) MUST_CHECK;

@@ -143,9 +143,10 @@ static void assert_near(const char *what, int64_t i, double got, double want)
 static void check_memory(struct fixture *f, const struct module *m, const struct pass *p)
 {
     void *frame = mem_zalloc(1, m->ops->frame_bytes);
+    struct kernels nothing = kernels_dry(f->kernels);
     struct exec x;
 
-    exec_init_dry(&x, &f->kernel, DTYPE_FLOAT64);
+    exec_init_dry(&x, &nothing, &f->kernel, DTYPE_FLOAT64);
     x.batch = (struct batch_view){.sequences = SEQUENCES, .length = LENGTH};
     module_forward(m, &x, frame, NULL, NULL);
     module_backward_input(m, &x, frame, NULL, NULL);

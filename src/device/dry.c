@@ -1,0 +1,114 @@
+/* SPDX-License-Identifier: MIT */
+/* The device that only counts; see dry.h. Addresses are handed out from a counter and never used. */
+#include "device/dry.h"
+
+#include <string.h>
+
+#include "base/mem.h"
+#include "device/allocator.h"
+
+static const uintptr_t first_address = (uintptr_t)1 << 62; /* above what any system gives to a process */
+
+struct dry_device {
+    struct device device; /* first */
+    uintptr_t next;
+};
+
+static void dry_close(struct device *d) { mem_free(d); }
+
+static err_t dry_segment_alloc(struct device *d, size_t bytes, void **out, struct error *e)
+{
+    struct dry_device *dry = (struct dry_device *)d;
+
+    *out = NULL;
+    if (bytes > UINTPTR_MAX - dry->next) return FAIL(e, ERR_MEMORY, "%zu bytes are more than there are addresses", bytes);
+    *out = (void *)dry->next;
+    dry->next += bytes;
+    return ERR_NONE;
+}
+
+static void dry_segment_free(struct device *d, void *p, size_t bytes) { (void)d, (void)p, (void)bytes; }
+
+static err_t dry_copy(struct device *d, void *to, const void *from, size_t bytes, struct stream *s, struct error *e)
+{
+    (void)d, (void)from, (void)s, (void)e;
+    if ((uintptr_t)to < first_address) memset(to, 0, bytes);
+    return ERR_NONE;
+}
+
+static err_t dry_fill_zero(struct device *d, void *p, size_t bytes, struct stream *s, struct error *e)
+{
+    (void)d, (void)p, (void)bytes, (void)s, (void)e;
+    return ERR_NONE;
+}
+
+/* Streams and events need no object: any address that is not NULL will do. */
+static err_t dry_stream_create(struct device *d, struct stream **out, struct error *e)
+{
+    (void)e;
+    *out = (struct stream *)d;
+    return ERR_NONE;
+}
+
+static void dry_stream_destroy(struct device *d, struct stream *s) { (void)d, (void)s; }
+
+static err_t dry_stream_wait(struct device *d, struct stream *s, struct event *event, struct error *e)
+{
+    (void)d, (void)s, (void)event, (void)e;
+    return ERR_NONE;
+}
+
+static err_t dry_stream_synchronize(struct device *d, struct stream *s, struct error *e)
+{
+    (void)d, (void)s, (void)e;
+    return ERR_NONE;
+}
+
+static err_t dry_event_create(struct device *d, struct event **out, struct error *e)
+{
+    (void)e;
+    *out = (struct event *)d;
+    return ERR_NONE;
+}
+
+static void dry_event_destroy(struct device *d, struct event *event) { (void)d, (void)event; }
+
+static err_t dry_event_record(struct device *d, struct event *event, struct stream *s, struct error *e)
+{
+    (void)d, (void)event, (void)s, (void)e;
+    return ERR_NONE;
+}
+
+static const struct device_ops device_ops_dry = {
+    .name = "dry",
+    .close = dry_close,
+    .segment_alloc = dry_segment_alloc,
+    .segment_free = dry_segment_free,
+    .copy = dry_copy,
+    .fill_zero = dry_fill_zero,
+    .stream_create = dry_stream_create,
+    .stream_destroy = dry_stream_destroy,
+    .stream_wait = dry_stream_wait,
+    .stream_synchronize = dry_stream_synchronize,
+    .event_create = dry_event_create,
+    .event_destroy = dry_event_destroy,
+    .event_record = dry_event_record,
+};
+
+err_t device_dry_open(struct device **out, const struct device_properties *like, int64_t limit_bytes, struct error *e)
+{
+    struct dry_device *dry = mem_zalloc(1, sizeof *dry);
+    err_t rc;
+
+    *out = NULL;
+    if (!dry) return FAIL(e, ERR_MEMORY, "out of memory while planning");
+    dry->device = (struct device){.ops = &device_ops_dry, .properties = *like};
+    dry->next = first_address;
+    rc = allocator_create(&dry->device.allocator, &dry->device, limit_bytes, e);
+    if (rc) {
+        mem_free(dry);
+        return rc;
+    }
+    *out = &dry->device;
+    return ERR_NONE;
+}
