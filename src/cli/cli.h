@@ -9,6 +9,7 @@
 #define CLI_CLI_H
 
 #include "base/error.h"
+#include "config/config.h"
 
 enum cli_exit {
     CLI_OK = 0,
@@ -22,6 +23,9 @@ enum cli_exit {
 #include "cli/commands.def"
 #undef COMMAND
 #undef PLANNED
+
+/* Prints every problem to stderr, however many there are, and leaves their number in e. ERR_CONFIG. */
+err_t cli_config_problems(const struct config_problems *p, struct error *e) MUST_CHECK;
 
 /* The exit code for a failed call: CLI_USAGE for usage and configuration errors, CLI_STOPPED for ERR_STOPPED, else CLI_FAILURE. */
 int cli_exit_code(err_t rc);

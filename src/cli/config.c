@@ -61,6 +61,12 @@ static void add_verdict(const struct config *c, struct str *out)
     str_release(&missing);
 }
 
+err_t cli_config_problems(const struct config_problems *p, struct error *e)
+{
+    fprintf(stderr, "%s\n", str_text(&p->text));
+    return FAIL(e, ERR_CONFIG, "%d problem%s", p->n, p->n == 1 ? "" : "s");
+}
+
 static err_t check_or_print(bool is_print, int argc, char **argv, struct error *e)
 {
     struct config_problems problems = {0};
@@ -68,10 +74,7 @@ static err_t check_or_print(bool is_print, int argc, char **argv, struct error *
     struct str text = {0};
     err_t rc = config_load(&c, argc, argv, &problems, e);
 
-    if (rc == ERR_CONFIG) { /* all of them, however long */
-        fprintf(stderr, "%s\n", str_text(&problems.text));
-        FAIL(e, ERR_CONFIG, "%d problem%s", problems.n, problems.n == 1 ? "" : "s");
-    }
+    if (rc == ERR_CONFIG) rc = cli_config_problems(&problems, e);
     if (rc) goto out;
     if (is_print)
         config_print(c, true, &text);

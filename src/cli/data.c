@@ -215,6 +215,7 @@ int cli_data(int argc, char **argv, struct error *e)
     c.log.can_redraw = isatty(STDERR_FILENO);
     rc = parse(&c, argc - 2, argv + 2, e);
     if (!rc) rc = config_load(&cfg, c.argc, c.argv, &problems, e);
+    if (problems.n) rc = cli_config_problems(&problems, e);
     if (!rc) rc = run(&c, cfg, e);
     config_destroy(cfg);
     config_problems_release(&problems);

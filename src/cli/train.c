@@ -32,12 +32,8 @@ static err_t load(struct config **cfg, int argc, char **argv, struct error *e)
     struct str missing = {0};
     err_t rc = config_load(cfg, argc, argv, &problems, e);
 
-    if (!rc) {
-        model_spec_resolve(&model, *cfg, &problems);
-        rc = config_problems_check(&problems, e);
-    } else if (problems.n) {
-        rc = config_problems_check(&problems, e);
-    }
+    if (!rc) model_spec_resolve(&model, *cfg, &problems);
+    if (problems.n) rc = job_is_first() ? cli_config_problems(&problems, e) : ERR_CONFIG; /* every rank finds the same: rank 0 says it */
     if (!rc && config_missing_features(*cfg, &missing) > 0)
         rc = FAIL(e, ERR_UNSUPPORTED, "this build lacks what the configuration asks for:\n%s", str_text(&missing));
     config_problems_release(&problems);
@@ -65,7 +61,7 @@ int cli_train(int argc, char **argv, struct error *e)
     for (int i = 1; i < argc; i++)
         if (strcmp(argv[i], "--help") == 0 || strcmp(argv[i], "-h") == 0) return help();
     rc = load(&job.cfg, argc - 1, argv + 1, e);
-    if (rc && !job_is_first()) e->message[0] = '\0'; /* every rank has found the same: rank 0 says it */
+    if (rc && !job_is_first()) e->message[0] = '\0';
     if (!rc) rc = job_run(&job, e);
     config_destroy(job.cfg);
     code = cli_exit_code(rc);

@@ -206,6 +206,7 @@ static err_t add_segment(struct run *r, const struct run_start *start, struct er
     clock_iso(clock_wall_s(), now);
     s = &all[n];
     s->start = arena_strdup(&r->arena, now);
+    s->description = arena_strdup(&r->arena, start->description ? start->description : "");
     s->first_step = start->resume_step < 0 ? 1 : start->resume_step + 1;
     s->tb_folder = arena_strdup(&r->arena, tb_folder);
     s->hosts = hosts;
@@ -213,7 +214,7 @@ static err_t add_segment(struct run *r, const struct run_start *start, struct er
     s->world = start->world;
     s->config_hash = arena_strdup(&r->arena, start->config_hash);
     s->binary = arena_strdup(&r->arena, start->binary);
-    if (!s->start || !s->tb_folder || !s->config_hash || !s->binary) return no_memory(r, e);
+    if (!s->start || !s->description || !s->tb_folder || !s->config_hash || !s->binary) return no_memory(r, e);
     r->info.segments = all;
     r->info.n_segments = n + 1;
     return ERR_NONE;

@@ -43,6 +43,7 @@ const char *run_status_name(enum run_status status);
 /* One start of the run. */
 struct run_segment {
     const char *start;     /* UTC, ISO 8601 */
+    const char *description; /* job.description; "" = none */
     int64_t first_step;    /* the first step this segment does */
     const char *tb_folder; /* relative to the dump folder; "" = none */
     const char *const *hosts;
@@ -77,6 +78,7 @@ struct run {
 /* What this start is. */
 struct run_start {
     const char *model; /* "llama3/debugmodel" */
+    const char *description; /* for people; NULL = none */
     const char *config_hash;
     const char *binary;
     const char *tb_folder; /* of a new run; a resumed one keeps its first segment's unless that had none */

@@ -46,6 +46,7 @@ void run_write(const struct run_info *info, struct str *out)
         str_add(out, i ? ",\n" : "\n");
         json_open(out, '{');
         write_text(out, "start", s->start);
+        write_text(out, "description", s->description);
         write_int(out, "first_step", s->first_step);
         write_text(out, "tb_folder", s->tb_folder);
         json_key(out, "hosts");
@@ -70,14 +71,14 @@ static err_t no_memory(const char *path, struct error *e)
 static err_t read_segment(struct run_segment *s, json_t *v, struct arena *a, const char *path,
                           struct error *e)
 {
-    const char *start, *tb_folder, *config_hash, *binary, **hosts;
+    const char *start, *description, *tb_folder, *config_hash, *binary, **hosts;
     json_int_t first_step, world;
     json_error_t why;
     json_t *list, *host;
     size_t i;
 
-    if (json_unpack_ex(v, &why, 0, "{s:s, s:I, s:s, s:o, s:I, s:s, s:s}", "start", &start, "first_step",
-                       &first_step, "tb_folder", &tb_folder, "hosts", &list, "world", &world, "config_hash",
+    if (json_unpack_ex(v, &why, 0, "{s:s, s:s, s:I, s:s, s:o, s:I, s:s, s:s}", "start", &start, "description", &description,
+                       "first_step", &first_step, "tb_folder", &tb_folder, "hosts", &list, "world", &world, "config_hash",
                        &config_hash, "binary", &binary))
         return FAIL(e, ERR_FORMAT, "%s: segments: %s", path, why.text);
     if (first_step < 0 || world < 1 || world > INT32_MAX || !json_is_array(list))
@@ -92,6 +93,7 @@ static err_t read_segment(struct run_segment *s, json_t *v, struct arena *a, con
         if (!hosts[i]) return no_memory(path, e);
     }
     *s = (struct run_segment){.start = arena_strdup(a, start),
+                              .description = arena_strdup(a, description),
                               .first_step = first_step,
                               .tb_folder = arena_strdup(a, tb_folder),
                               .hosts = hosts,
@@ -99,7 +101,7 @@ static err_t read_segment(struct run_segment *s, json_t *v, struct arena *a, con
                               .world = (int)world,
                               .config_hash = arena_strdup(a, config_hash),
                               .binary = arena_strdup(a, binary)};
-    return s->start && s->tb_folder && s->config_hash && s->binary ? ERR_NONE : no_memory(path, e);
+    return s->start && s->description && s->tb_folder && s->config_hash && s->binary ? ERR_NONE : no_memory(path, e);
 }
 
 static err_t read_root(struct run_info *out, json_t *root, struct arena *a, const char *path, struct error *e)

@@ -108,19 +108,47 @@ static err_t tensorboard_folder(struct train_start *s, const struct run *run, co
     return rc;
 }
 
+enum { HOST_NAME_BYTES = 256 };
+
+/* The hosts of the job, each once, in the order of their first ranks. */
+struct job_hosts {
+    struct arena arena;
+    const char **names;
+    int n, world_size;
+};
+
+static err_t gather_hosts(struct job_hosts *h, struct comm *world, struct error *e)
+{
+    _Alignas(int64_t) char own[HOST_NAME_BYTES] = "";
+    char *all = arena_alloc(&h->arena, (size_t)world->size * HOST_NAME_BYTES);
+    err_t rc;
+
+    h->world_size = world->size;
+    h->names = arena_array(&h->arena, (size_t)world->size, sizeof *h->names);
+    if (!all || !h->names) return FAIL(e, ERR_MEMORY, "out of memory for the names of the hosts");
+    gethostname(own, sizeof own - 1);
+    rc = comm_all_gather(world, "names of hosts", own, all, sizeof own / sizeof(int64_t), DTYPE_INT64, NULL, e);
+    for (int r = 0; r < world->size && !rc; r++) {
+        const char *name = all + (size_t)r * HOST_NAME_BYTES;
+        int known = 0;
+
+        while (known < h->n && strcmp(h->names[known], name) != 0) known++;
+        if (known == h->n) h->names[h->n++] = name;
+    }
+    return rc;
+}
+
 /* run.json: goes on, or begins anew and moves what an earlier run left out of the way. */
-static err_t begin(struct train_start *s, struct run *run, const struct config *cfg, const struct mesh *mesh, const char *folder,
+static err_t begin(struct train_start *s, struct run *run, const struct config *cfg, const struct job_hosts *hosts, const char *folder,
                    const char *refusal, struct log *log, struct error *e)
 {
-    char host[256] = "", model[128], hash[24];
-    const char *hosts[] = {host};
-    struct run_start begin = {.model = model, .config_hash = hash, .binary = CTITAN_VERSION, .tb_folder = s->tb_folder, .hosts = hosts, .n_hosts = 1,
-                              .world = mesh->world->size, .resume_step = s->is_resumed ? s->step : -1,
-                              .refusal = refusal[0] ? refusal : NULL};
+    char model[128], hash[24];
+    struct run_start begin = {.model = model, .description = cfg->job.description, .config_hash = hash, .binary = CTITAN_VERSION,
+                              .tb_folder = s->tb_folder, .hosts = hosts->names, .n_hosts = hosts->n, .world = hosts->world_size,
+                              .resume_step = s->is_resumed ? s->step : -1, .refusal = refusal[0] ? refusal : NULL};
     struct str notes = {0};
     err_t rc;
 
-    gethostname(host, sizeof host - 1);
     snprintf(model, sizeof model, "%s/%s", cfg->model.name, cfg->model.flavor);
     snprintf(hash, sizeof hash, "%016llx", (unsigned long long)config_hash(cfg));
     rc = run_begin(run, &begin, e);
@@ -152,7 +180,7 @@ static err_t rewind_log(const struct train_start *s, const struct config *cfg, s
     return rc;
 }
 
-static err_t decide(struct train_start *s, struct run *run, const struct config *cfg, const struct mesh *mesh, struct log *log,
+static err_t decide(struct train_start *s, struct run *run, const struct config *cfg, const struct job_hosts *hosts, struct log *log,
                     struct error *e)
 {
     struct arena a = {0};
@@ -163,7 +191,7 @@ static err_t decide(struct train_start *s, struct run *run, const struct config 
     if (!rc) rc = find_checkpoint(s, run, cfg, folder, &refusal, log, e);
     if (!rc && refusal.length) rc = FAIL(e, ERR_CONFIG, "%s", str_text(&refusal));
     if (!rc) rc = tensorboard_folder(s, run, cfg, e);
-    if (!rc) rc = begin(s, run, cfg, mesh, folder, str_text(&refusal), log, e);
+    if (!rc) rc = begin(s, run, cfg, hosts, folder, str_text(&refusal), log, e);
     if (!rc) rc = rewind_log(s, cfg, log, e);
     str_release(&refusal);
     arena_release(&a);
@@ -174,18 +202,19 @@ err_t train_start_decide(struct train_start *s, struct run *run, const struct co
                          bool is_dry, struct error *e)
 {
     struct decision *d = mem_zalloc(1, sizeof *d);
-    err_t rc;
+    struct job_hosts hosts = {0};
+    err_t rc = d ? gather_hosts(&hosts, mesh->world, e) : FAIL(e, ERR_MEMORY, "out of memory at the start of the run");
 
-    if (!d) return FAIL(e, ERR_MEMORY, "out of memory at the start of the run");
-    if (mesh->world->rank == 0) {
+    if (!rc && mesh->world->rank == 0) {
         struct error own = {0};
 
-        d->rc = is_dry ? run_make_id(d->start.run_id, &own) : decide(&d->start, run, cfg, mesh, log, &own);
+        d->rc = is_dry ? run_make_id(d->start.run_id, &own) : decide(&d->start, run, cfg, &hosts, log, &own);
         snprintf(d->message, sizeof d->message, "%s", own.message);
     }
-    rc = comm_broadcast(mesh->world, "start of the run", d, sizeof *d, 0, NULL, e);
+    if (!rc) rc = comm_broadcast(mesh->world, "start of the run", d, sizeof *d, 0, NULL, e);
     if (!rc && d->rc) rc = FAIL(e, mesh->world->rank == 0 ? d->rc : ERR_PEER, "%s%s", mesh->world->rank ? "rank 0: " : "", d->message);
     if (!rc) *s = d->start;
+    arena_release(&hosts.arena);
     mem_free(d);
     return rc;
 }

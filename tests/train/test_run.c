@@ -48,6 +48,7 @@ static struct run_start start_of(int64_t resume_step)
     static const char *const hosts[] = {"node1", "node2"};
 
     return (struct run_start){.model = "llama3/debugmodel",
+                              .description = "the \"first\" try",
                               .config_hash = "0123456789abcdef",
                               .binary = "0.1.0",
                               .tb_folder = "tb/20260131-1200",
@@ -103,6 +104,7 @@ static void test_new_run(void **state)
     assert_string_equal(s->tb_folder, "tb/20260131-1200");
     assert_string_equal(s->config_hash, "0123456789abcdef");
     assert_string_equal(s->binary, "0.1.0");
+    assert_string_equal(s->description, "the \"first\" try");
 }
 
 static void test_resume_is_the_same_run(void **state)
@@ -313,6 +315,7 @@ static void test_texts_survive(void **state)
 {
     static const char *const hosts[] = {"h\"\\\n"};
     struct run_segment segment = {.start = "s",
+                                  .description = "\x01",
                                   .first_step = 7,
                                   .tb_folder = "t/\xe4\xb8\xad",
                                   .hosts = hosts,
