@@ -27,7 +27,8 @@ typedef int err_t;
     X(ERR_BUSY, "in use by another process")                                                                \
     X(ERR_MISSING, "not found")                                                                             \
     X(ERR_UNSUPPORTED, "not supported by this build")                                                       \
-    X(ERR_STOPPED, "stopped on request")
+    X(ERR_STOPPED, "stopped on request; starting again goes on")                                            \
+    X(ERR_INTERRUPTED, "stopped on request; nothing was saved")
 
 enum error_code {
 #define X(code, text) code,

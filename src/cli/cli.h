@@ -27,7 +27,8 @@ enum cli_exit {
 /* Prints every problem to stderr, however many there are, and leaves their number in e. ERR_CONFIG. */
 err_t cli_config_problems(const struct config_problems *p, struct error *e) MUST_CHECK;
 
-/* The exit code for a failed call: CLI_USAGE for usage and configuration errors, CLI_STOPPED for ERR_STOPPED, else CLI_FAILURE. */
+/* The exit code for a failed call: CLI_USAGE for usage and configuration errors, CLI_STOPPED for ERR_STOPPED, else CLI_FAILURE: also
+ * for a stop with nothing saved, because a job that is requeued for it would begin anew each time. */
 int cli_exit_code(err_t rc);
 
 #endif

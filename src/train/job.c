@@ -64,10 +64,13 @@ static err_t open_log(struct log *log, struct rank *r, bool is_shown, struct err
     return rc;
 }
 
+/* Ended by all ranks together, by themselves or on request. */
+static bool is_orderly(err_t rc) { return rc == ERR_NONE || rc == ERR_STOPPED || rc == ERR_INTERRUPTED; }
+
 /* A failure that began in this rank is told on the terminal whether it is shown or not; one that came from elsewhere only in the log. */
 static void tell(struct log *log, const struct rank *r, err_t rc, const struct error *e, int terminal_fd)
 {
-    if (rc == ERR_STOPPED) {
+    if (is_orderly(rc)) {
         log_info(log, "%s", e->message);
         return;
     }
@@ -79,7 +82,7 @@ static void tell(struct log *log, const struct rank *r, err_t rc, const struct e
 
 static void record(struct trainer *t, err_t rc, const struct error *e)
 {
-    enum run_status status = rc == ERR_NONE ? RUN_FINISHED : rc == ERR_STOPPED ? RUN_STOPPED : RUN_FAILED;
+    enum run_status status = rc == ERR_NONE ? RUN_FINISHED : is_orderly(rc) ? RUN_STOPPED : RUN_FAILED;
     struct error own = {0};
 
     if (t->spec.is_dry || !t->run.info.id[0]) return;
@@ -109,13 +112,13 @@ static void *rank_main(void *arg)
     if (!rc) rc = trainer_open(t, &spec, &e);
     if (!rc) rc = train_run(t, &e);
     if (rc) tell(&log, r, rc, &e, terminal_fd);
-    if (rc && rc != ERR_STOPPED) comm_abort(r->world, e.message);
+    if (!is_orderly(rc)) comm_abort(r->world, e.message);
     if (t) {
         struct error late = {0};
 
         trainer_close_sinks(t); /* every rank has delivered before any rank leaves */
         if (r->world->rank == 0) record(t, rc, &e);
-        if ((!rc || rc == ERR_STOPPED) && comm_barrier(r->world, "leave together", &late)) tell(&log, r, ERR_PEER, &late, terminal_fd);
+        if (is_orderly(rc) && comm_barrier(r->world, "leave together", &late)) tell(&log, r, ERR_PEER, &late, terminal_fd);
         trainer_close(t);
     }
     mem_free(t);
@@ -143,7 +146,7 @@ static err_t worst(const struct rank *ranks, int n)
     err_t rc = ERR_NONE;
 
     for (int i = 0; i < n; i++)
-        if (ranks[i].rc && (rc == ERR_NONE || rc == ERR_PEER || rc == ERR_STOPPED)) rc = ranks[i].rc;
+        if (ranks[i].rc && (rc == ERR_PEER || is_orderly(rc))) rc = ranks[i].rc;
     return rc;
 }
 
@@ -208,7 +211,7 @@ static err_t run_one(struct job *j, struct rank *rank, const struct comm_options
     }
     if (rank->is_dry)
         comm_destroy(world.comm);
-    else if (comm_world_close(&world, rc == ERR_STOPPED ? 0 : rc, &late) && !rc)
+    else if (comm_world_close(&world, is_orderly(rc) ? 0 : rc, &late) && !rc)
         rc = FAIL(e, late.code, "%s", late.message);
     return rc;
 }

@@ -29,7 +29,7 @@ enum { RUN_ID_LENGTH = 8, RUN_VERSION = 1 };
 #define RUN_STATUSES(X)                                                                                      \
     X(RUN_RUNNING, "running") /* or killed without a word, when nobody holds the lock */                     \
     X(RUN_FINISHED, "finished")                                                                              \
-    X(RUN_STOPPED, "stopped") /* on request, with a checkpoint */                                            \
+    X(RUN_STOPPED, "stopped") /* on request */                                                               \
     X(RUN_FAILED, "failed")
 
 enum run_status {

@@ -21,13 +21,25 @@ static bool must_validate(const struct trainer *t)
     return t->cfg->validation.enable && (t->step == 1 || is_multiple(t->step, t->cfg->validation.freq));
 }
 
+static bool saves(const struct trainer *t) { return t->cfg->checkpoint.enable && !t->cfg->checkpoint.load_only && !t->spec.is_dry; }
+
 static err_t save_if_due(struct trainer *t, bool is_last, bool is_stopped, struct error *e)
 {
     const struct config_checkpoint *c = &t->cfg->checkpoint;
     bool is_due = is_last || is_stopped || is_multiple(t->step, c->interval) || (t->step == 1 && c->enable_first_step_checkpoint);
 
-    if (!c->enable || c->load_only || t->spec.is_dry || !is_due) return ERR_NONE;
+    if (!saves(t) || !is_due) return ERR_NONE;
     return trainer_save(t, is_last && c->last_save_model_only, e);
+}
+
+static err_t stopped(const struct trainer *t, struct error *e)
+{
+    const struct config_checkpoint *c = &t->cfg->checkpoint;
+    long long step = t->step, steps = t->cfg->training.steps;
+
+    if (saves(t)) return FAIL(e, ERR_STOPPED, "stopped after step %lld of %lld; start again to go on", step, steps);
+    return FAIL(e, ERR_INTERRUPTED, "stopped after step %lld of %lld; nothing was saved, because %s", step, steps,
+                !c->enable ? "checkpoint.enable is false" : c->load_only ? "checkpoint.load_only is true" : "this is a dry run");
 }
 
 err_t train_run(struct trainer *t, struct error *e)
@@ -49,10 +61,5 @@ err_t train_run(struct trainer *t, struct error *e)
         if (!rc) rc = save_if_due(t, is_last, is_stopped, e);
         if (rc) return rc;
     }
-    if (is_stopped && !is_last)
-        return FAIL(e, ERR_STOPPED, "stopped after step %lld of %lld; %s", (long long)t->step, (long long)t->cfg->training.steps,
-                    !t->cfg->checkpoint.enable     ? "nothing was saved, because checkpoint.enable is false"
-                    : t->cfg->checkpoint.load_only ? "nothing was saved, because checkpoint.load_only is true"
-                                                   : "start again to go on");
-    return ERR_NONE;
+    return is_stopped && !is_last ? stopped(t, e) : ERR_NONE;
 }

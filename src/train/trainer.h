@@ -75,7 +75,7 @@ struct trainer {
 err_t trainer_open(struct trainer *t, const struct trainer_spec *spec, struct error *e) MUST_CHECK;
 void trainer_close(struct trainer *t);
 
-/* ERR_STOPPED: stopped on request; a checkpoint was saved if checkpoint.enable. */
+/* ERR_STOPPED: stopped on request, with a checkpoint; ERR_INTERRUPTED: without one. */
 err_t train_run(struct trainer *t, struct error *e) MUST_CHECK;
 
 /* ---- the parts, each in its file ---- */

@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: MIT
 # timeout: 300
 """Signals to the script, to mpirun and to single ranks: one agreed step is saved, the exit code is 75 and no process is left."""
+import json
 import os
 import pathlib
 import signal
@@ -62,6 +63,14 @@ stopped_well("TERM to a job of one process", dump, place.wait(process))
 dump, process = started(COMM_MODE="local_tensor")
 process.send_signal(signal.SIGINT)
 stopped_well("INT to ranks that are threads", dump, place.wait(process))
+
+# nothing to go on from: not 75, or a queue would start the job again for ever
+dump, process = started([*e2e.TINY, *e2e.FOREVER])
+process.send_signal(signal.SIGTERM)
+code, text = place.wait(process), place.text(dump, "out") + place.text(dump, "err")
+place.check(code == 1 and "nothing was saved" in text, f"TERM to a run without checkpoints: exit code 1, not {code}, and it says so", text[-1500:])
+place.check(json.loads((dump / "run.json").read_text())["status"] == "stopped", "its run.json says stopped")
+place.check(place.none_left(dump), "TERM to a run without checkpoints: no process is left", str(place.processes(dump)))
 
 # mpirun itself: no process stays, and the checkpoint that was there stays whole
 for name in ("TERM", "INT", "KILL"):
