@@ -42,11 +42,22 @@ static err_t stopped(const struct trainer *t, struct error *e)
                 !c->enable ? "checkpoint.enable is false" : c->load_only ? "checkpoint.load_only is true" : "this is a dry run");
 }
 
+/* checkpoint.create_seed_checkpoint: the initial state as step-0, for runs on any mesh to begin from, and no training. */
+static err_t create_seed(struct trainer *t, struct error *e)
+{
+    if (t->start.load_path[0])
+        return FAIL(e, ERR_CONFIG, "checkpoint.create_seed_checkpoint saves initial weights, but %s would be loaded: use another job.dump_folder",
+                    t->start.load_path);
+    metrics_exclude_end(t->metrics);
+    return trainer_save(t, t->cfg->checkpoint.last_save_model_only, e);
+}
+
 err_t train_run(struct trainer *t, struct error *e)
 {
     bool is_stopped = false, is_last = t->step >= t->cfg->training.steps;
     err_t rc = ERR_NONE;
 
+    if (t->cfg->checkpoint.create_seed_checkpoint) return create_seed(t, e);
     if (is_last)
         log_info(t->spec.log, "the run has done its %lld steps: raise training.steps to go on", (long long)t->step);
     metrics_exclude_end(t->metrics);
