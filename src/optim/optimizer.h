@@ -57,7 +57,8 @@ void optimizer_close(struct optimizer *o);
 /* L2 norm over all tensors of all ranks of `shards` (ranks that hold different rows); the same on every rank. */
 err_t optimizer_gradient_norm(struct optimizer *o, struct comm *shards, double *norm, struct error *e) MUST_CHECK;
 
-/* The factor that brings a norm down to max_norm (0 = never), torch's rule: min(1, max_norm / (norm + 1e-6)). */
+/* The factor that brings a norm down to max_norm (0 = never), torch's rule: min(1, max_norm / (norm + 1e-6)). An infinite norm gives 0
+ * (its infinite elements become NaN, the others do not move), a NaN gives 1: the elements that are NaN stay the only ones. */
 double optimizer_clip_factor(double norm, double max_norm);
 
 err_t optimizer_step(struct optimizer *o, double lr, double gradient_scale, struct error *e) MUST_CHECK;

@@ -7,7 +7,8 @@
 void lr_schedule_init(struct lr_schedule *s, double peak, int64_t total_steps, int64_t warmup_steps, double decay_ratio, enum decay decay,
                       double min_factor, struct str *warning)
 {
-    int64_t decay_steps = decay_ratio < 0 ? total_steps - warmup_steps : (int64_t)llround((double)total_steps * decay_ratio);
+    /* rint: a half to the even number, as torchtitan's round() does */
+    int64_t decay_steps = decay_ratio < 0 ? total_steps - warmup_steps : (int64_t)rint((double)total_steps * decay_ratio);
 
     if (warmup_steps > total_steps) {
         str_addf(warning, "lr_scheduler.warmup_steps=%lld is more than the %lld steps of the schedule: cut to %lld", (long long)warmup_steps,

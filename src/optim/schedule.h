@@ -25,7 +25,8 @@ struct lr_schedule {
     double min_factor;
 };
 
-/* decay_ratio < 0: all steps after the warm-up decay. A warm-up or decay that does not fit is cut; `warning` gets a line then. */
+/* decay_ratio < 0: all steps after the warm-up decay; else the nearest whole number of steps, a half to the even one. A warm-up or
+ * decay that does not fit is cut; `warning` gets a line then. */
 void lr_schedule_init(struct lr_schedule *s, double peak, int64_t total_steps, int64_t warmup_steps, double decay_ratio, enum decay decay,
                       double min_factor, struct str *warning);
 
