@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 static const int handled[SIGNALS_COUNT] = {SIGTERM, SIGINT, SIGUSR1};
+static const int ignored[SIGNALS_IGNORED] = {SIGPIPE, SIGXFSZ};
 
 static struct signals *_Atomic current; /* NULL: none installed */
 
@@ -22,7 +23,7 @@ static void on_signal(int number)
 
 err_t signals_install(struct signals *s, struct error *e)
 {
-    struct sigaction action = {.sa_handler = on_signal, .sa_flags = SA_RESTART};
+    struct sigaction action = {.sa_handler = on_signal, .sa_flags = SA_RESTART}, ignore = {.sa_handler = SIG_IGN};
     struct signals *none = NULL;
 
     memset(s, 0, sizeof *s);
@@ -30,6 +31,7 @@ err_t signals_install(struct signals *s, struct error *e)
         return FAIL(e, ERR_BUSY, "signal handlers are installed already in this process");
     sigemptyset(&action.sa_mask);
     for (int i = 0; i < SIGNALS_COUNT; i++) sigaction(handled[i], &action, &s->former[i]);
+    for (int i = 0; i < SIGNALS_IGNORED; i++) sigaction(ignored[i], &ignore, &s->former_ignored[i]);
     s->installed = true;
     return ERR_NONE;
 }
@@ -38,6 +40,7 @@ void signals_restore(struct signals *s)
 {
     if (!s->installed) return;
     for (int i = 0; i < SIGNALS_COUNT; i++) sigaction(handled[i], &s->former[i], NULL);
+    for (int i = 0; i < SIGNALS_IGNORED; i++) sigaction(ignored[i], &s->former_ignored[i], NULL);
     atomic_store(&current, NULL);
     s->installed = false;
 }

@@ -2,7 +2,8 @@
 /*
  * Requests to stop, as flags. TERM, INT and USR1 ask for an orderly stop: the handler only sets a flag, and
  * the loop asks signals_pending() once a step (and reduces the answer over the ranks, so that all stop after
- * the same step). A second INT ends the process at once with 130.
+ * the same step). A second INT ends the process at once with 130. PIPE and XFSZ are ignored: a terminal that is gone or a
+ * file that may not grow is an error of that write, not the end of the training.
  *
  * Signals belong to the process: where ranks are threads they share one struct signals, installed once by the
  * thread that started them.
@@ -16,12 +17,12 @@
 
 #include "base/error.h"
 
-enum { SIGNALS_COUNT = 3 };
+enum { SIGNALS_COUNT = 3, SIGNALS_IGNORED = 2 };
 
 struct signals {
     atomic_int pending;    /* number of the last signal, 0 = none */
     atomic_int interrupts; /* INTs so far */
-    struct sigaction former[SIGNALS_COUNT];
+    struct sigaction former[SIGNALS_COUNT], former_ignored[SIGNALS_IGNORED];
     bool installed;
 };
 

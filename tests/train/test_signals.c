@@ -35,6 +35,25 @@ static void test_sets_the_flag(void **state)
     assert_string_equal(signals_name(0), "signal");
 }
 
+/* A pipe without a reader and a file at its limit are errors of a write, not the end. */
+static void test_ignores_what_writes_report(void **state)
+{
+    static const int numbers[] = {SIGPIPE, SIGXFSZ};
+    struct sigaction now;
+    struct signals s;
+    struct error e;
+
+    (void)state;
+    assert_int_equal(signals_install(&s, &e), ERR_NONE);
+    for (int i = 0; i < 2; i++) raise(numbers[i]);
+    assert_int_equal(signals_pending(&s), 0);
+    signals_restore(&s);
+    for (int i = 0; i < 2; i++) {
+        sigaction(numbers[i], NULL, &now);
+        assert_true(now.sa_handler == SIG_DFL);
+    }
+}
+
 static volatile sig_atomic_t former_calls;
 static void former(int number)
 {
@@ -135,6 +154,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_sets_the_flag),
         cmocka_unit_test(test_restores_what_was_there),
+        cmocka_unit_test(test_ignores_what_writes_report),
         cmocka_unit_test(test_one_at_a_time),
         cmocka_unit_test(test_all_threads_see_it),
         cmocka_unit_test(test_second_interrupt_ends_at_once),
