@@ -59,6 +59,8 @@ struct checkpoint_state {
     uint64_t seed;          /* key of every random draw of the run */
     int64_t optimizer_step; /* updates done (AdamW's t); less than step where updates were skipped */
     int64_t schedule_step;  /* position in the learning-rate schedule */
+    uint64_t data_hash, tokenizer_hash; /* of the text that the cursor counts in, and of what made tokens of it;
+                                           0 = not known */
     bool unhealthy;         /* the last loss or gradient norm was not finite; save also sets it for non-finite
                                parameters */
 };

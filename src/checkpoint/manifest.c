@@ -167,13 +167,15 @@ static err_t read_tensors(const struct reader *r, json_t *list, int first_file)
 static err_t read_state(const struct reader *r, json_t *state)
 {
     json_int_t step, tokens, epoch, sample, shuffle_seed, seed, optimizer_step, schedule_step;
+    json_int_t data_hash = 0, tokenizer_hash = 0;
     json_error_t why;
     int healthy;
 
-    if (json_unpack_ex(state, &why, 0, "{s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:b}", "step", &step,
+    if (json_unpack_ex(state, &why, 0, "{s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s?I, s?I, s:b}", "step", &step,
                        "tokens_seen", &tokens, "epoch", &epoch, "sample", &sample, "shuffle_seed",
                        &shuffle_seed, "seed", &seed, "optimizer_step", &optimizer_step, "schedule_step",
-                       &schedule_step, "healthy", &healthy))
+                       &schedule_step, "data_hash", &data_hash, "tokenizer_hash", &tokenizer_hash, "healthy",
+                       &healthy))
         return bad(r, "state", &why);
     if (step < 0 || tokens < 0 || epoch < 0 || sample < 0 || optimizer_step < 0 || schedule_step < 0)
         return FAIL(r->e, ERR_FORMAT, "%s: state: a counter is negative", r->path);
@@ -185,6 +187,8 @@ static err_t read_state(const struct reader *r, json_t *state)
                                             .seed = (uint64_t)seed,
                                             .optimizer_step = optimizer_step,
                                             .schedule_step = schedule_step,
+                                            .data_hash = (uint64_t)data_hash,
+                                            .tokenizer_hash = (uint64_t)tokenizer_hash,
                                             .unhealthy = !healthy};
     return ERR_NONE;
 }

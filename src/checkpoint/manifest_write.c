@@ -99,6 +99,8 @@ static void write_state(const struct checkpoint_state *s, struct str *out)
     write_int(out, "seed", (int64_t)s->seed);
     write_int(out, "optimizer_step", s->optimizer_step);
     write_int(out, "schedule_step", s->schedule_step);
+    write_int(out, "data_hash", (int64_t)s->data_hash);
+    write_int(out, "tokenizer_hash", (int64_t)s->tokenizer_hash);
     json_key(out, "healthy");
     json_bool(out, !s->unhealthy);
     json_close(out, '}');

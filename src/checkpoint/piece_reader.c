@@ -94,7 +94,8 @@ err_t piece_reader_read(struct piece_reader *r, const struct manifest_tensor *t,
     }
     if (!rc && crc != p->crc32c)
         rc =
-            FAIL(e, ERR_FORMAT, "%s is damaged: the checksum of %s does not match; use an earlier checkpoint",
+            FAIL(e, ERR_FORMAT, "%s is damaged: the checksum of %s does not match; use an earlier checkpoint "
+                 "(checkpoint.load_step)",
                  r->file.path, t->name);
     return rc;
 }

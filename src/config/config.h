@@ -117,9 +117,17 @@ void config_help(struct str *out);                               /* every option
 void config_docs(struct str *out);                               /* docs/config.md */
 
 /* ---- resuming ---- */
-/* Adds a problem for each FIXED option whose value differs from that in `json`, which config_write_json wrote
- * (`where`: the file it was found in). Options that `json` does not know are taken at their default. */
-void config_compare(const struct config *c, const char *json, size_t n, const char *where,
-                    struct config_problems *p);
+/* What an earlier configuration means for this start; the words in capitals are those of fields.def. */
+enum config_earlier {
+    CONFIG_EARLIER_RUN,       /* it goes on from there: FIXED and FIXED_DATA must be the same, TOLD are told */
+    CONFIG_EARLIER_SEED,      /* it begins with a step 0 made then, no data seen: FIXED must be the same */
+    CONFIG_EARLIER_PARAMETERS /* it takes another run's parameters and nothing else: FIXED are told */
+};
+
+/* Compares with `json`, which config_write_json wrote (`where` names it in texts): a problem for each option that
+ * must be the same and is not, a line of `told` for each that is told and differs. Options that `json` does not
+ * know are taken at their default. */
+void config_compare(const struct config *c, const char *json, size_t n, const char *where, enum config_earlier earlier,
+                    struct config_problems *p, struct str *told);
 
 #endif

@@ -237,8 +237,10 @@ static const char DOCS_HEAD[] =
     "\n"
     "*On resume*: `fixed` options must be the same when a run goes on from a checkpoint; `data` options "
     "too,\n"
-    "unless `checkpoint.exclude_from_loading` has `dataloader`. An option or value that is not built yet is\n"
-    "listed by `config check`, and `train` refuses it by name.\n";
+    "unless `checkpoint.exclude_from_loading` has `dataloader`; a change of a `told` one is allowed and "
+    "logged with\n"
+    "both values. An option or value that is not built yet is listed by `config check`, and `train` refuses it\n"
+    "by name.\n";
 
 /* A table cell: | would end it. */
 static void add_cell(struct str *out, const char *text)
@@ -251,7 +253,7 @@ static void add_cell(struct str *out, const char *text)
 
 void config_docs(struct str *out)
 {
-    static const char *const resumes[] = {[MAY_CHANGE] = "", [FIXED] = "fixed", [FIXED_DATA] = "data"};
+    static const char *const resumes[] = {[MAY_CHANGE] = "", [TOLD] = "told", [FIXED] = "fixed", [FIXED_DATA] = "data"};
     struct config *defaults;
     struct error e = {0};
 

@@ -15,7 +15,7 @@ uint64_t config_hash(const struct config *c)
         const struct config_row *row = config_row(i);
         struct str line = {0};
 
-        if (row->resume == MAY_CHANGE) continue;
+        if (row->resume == MAY_CHANGE || row->resume == TOLD) continue;
         str_addf(&line, "%s.%s: ", row->section, row->key);
         config_value_yaml(c, row, &line);
         str_add_char(&line, '\n');
@@ -77,8 +77,23 @@ static bool list_has(const struct config_list *list, const char *text)
     return false;
 }
 
+/* What is done about an option whose value differs. */
+enum consequence { NOTHING, IS_TOLD, IS_REFUSED };
+
+static enum consequence consequence_of(const struct config *c, enum config_earlier earlier, enum config_resume resume)
+{
+    static const enum consequence table[][4] = {
+        [CONFIG_EARLIER_RUN] = {[TOLD] = IS_TOLD, [FIXED] = IS_REFUSED, [FIXED_DATA] = IS_REFUSED},
+        [CONFIG_EARLIER_SEED] = {[FIXED] = IS_REFUSED},
+        [CONFIG_EARLIER_PARAMETERS] = {[FIXED] = IS_TOLD},
+    };
+
+    if (resume == FIXED_DATA && list_has(&c->checkpoint.exclude_from_loading, "dataloader")) return NOTHING;
+    return table[earlier][resume];
+}
+
 static void compare_row(const struct config *c, int index, const struct config *earlier, const char *where,
-                        struct config_problems *p)
+                        enum consequence consequence, struct config_problems *p, struct str *told)
 {
     const struct config_row *row = config_row(index);
     struct str now = {0}, then = {0}, origin = {0};
@@ -87,22 +102,23 @@ static void compare_row(const struct config *c, int index, const struct config *
     config_value_yaml(earlier, row, &then);
     config_origin_text(&c->sources->origin[index], &origin);
     /* as written: bytes that are not UTF-8 do not survive in JSON */
-    if (strcmp(str_text(&now), str_text(&then)) != 0)
-        config_problem(p, "%s.%s=%s (%s), but %s has %s: %s", row->section, row->key, str_text(&now),
+    if (strcmp(str_text(&now), str_text(&then)) == 0)
+        ;
+    else if (consequence == IS_TOLD)
+        str_addf(told, "%s.%s=%s (%s), but %s has %s\n", row->section, row->key, str_text(&now), str_text(&origin), where, str_text(&then));
+    else
+        config_problem(p, "%s.%s=%s (%s), but %s has %s: a run cannot change it%s", row->section, row->key, str_text(&now),
                        str_text(&origin), where, str_text(&then),
-                       row->resume == FIXED_DATA
-                           ? "a run cannot change it, unless checkpoint.exclude_from_loading has dataloader"
-                           : "a run cannot change it; use another job.dump_folder for a new run");
+                       row->resume == FIXED_DATA ? ", unless checkpoint.exclude_from_loading has dataloader" : "");
     str_release(&now);
     str_release(&then);
     str_release(&origin);
 }
 
-void config_compare(const struct config *c, const char *json, size_t n, const char *where,
-                    struct config_problems *p)
+void config_compare(const struct config *c, const char *json, size_t n, const char *where, enum config_earlier earlier,
+                    struct config_problems *p, struct str *told)
 {
-    bool data_may_change = list_has(&c->checkpoint.exclude_from_loading, "dataloader");
-    struct config *earlier = NULL;
+    struct config *then = NULL;
     json_error_t json_error;
     struct error e = {0};
     json_t *root = json_loadb(json, n, JSON_REJECT_DUPLICATES, &json_error);
@@ -110,22 +126,23 @@ void config_compare(const struct config *c, const char *json, size_t n, const ch
     if (!json_is_object(root)) {
         config_problem(p, "%s: the configuration in it cannot be read: %s", where,
                        root ? "not a JSON object" : json_error.text);
-    } else if (config_create(&earlier, &e)) {
+    } else if (config_create(&then, &e)) {
         config_problem(p, "%s: %s", where, e.message);
     } else {
         for (int i = 0; i < CONFIG_N_ROWS; i++) {
             const struct config_row *row = config_row(i);
             const json_t *value = find(root, row->section, row->key);
+            enum consequence consequence = consequence_of(c, earlier, row->resume);
             struct str why = {0};
 
-            if (row->resume == MAY_CHANGE || (row->resume == FIXED_DATA && data_may_change)) continue;
-            if (value && !set_json(earlier, row, value, &why))
+            if (consequence == NOTHING) continue;
+            if (value && !set_json(then, row, value, &why))
                 config_problem(p, "%s: %s.%s: %s", where, row->section, row->key, str_text(&why));
             else
-                compare_row(c, i, earlier, where, p);
+                compare_row(c, i, then, where, consequence, p, told);
             str_release(&why);
         }
     }
-    config_destroy(earlier);
+    config_destroy(then);
     json_decref(root);
 }

@@ -26,7 +26,7 @@ enum config_kind {
     CONFIG_MAYBE_BOOL
 };
 
-enum config_resume { MAY_CHANGE, FIXED, FIXED_DATA };
+enum config_resume { MAY_CHANGE, TOLD, FIXED, FIXED_DATA };
 
 struct config_choice {
     const char *name; /* NULL ends an array of them */

@@ -132,6 +132,28 @@ err_t jsonl_rewind(const char *path, int64_t step, const char *superseded_path, 
     return rc;
 }
 
+err_t jsonl_has(const char *path, int64_t step, const char *tag, bool *out, struct error *e)
+{
+    struct str all = {0};
+    err_t rc = ERR_NONE;
+
+    *out = false;
+    if (io_exists(path)) rc = io_read_file(path, &all, e);
+    for (size_t at = 0; !rc && at < all.length && !*out;) {
+        const char *line = all.text + at, *newline = memchr(line, '\n', all.length - at);
+        size_t length = newline ? (size_t)(newline - line) : all.length - at;
+
+        at += length + 1;
+        if (!memmem(line, length, tag, strlen(tag))) continue; /* most lines need not be parsed */
+        json_t *object = json_loadb(line, length, 0, NULL), *number = json_object_get(object, "step");
+
+        *out = json_is_integer(number) && json_integer_value(number) == step && json_object_get(object, tag);
+        json_decref(object);
+    }
+    str_release(&all);
+    return rc;
+}
+
 /* Makes the file end with a newline: a torn last line is completed if only its newline is missing, else
  * removed. */
 static err_t repair(struct append *file, struct error *e)

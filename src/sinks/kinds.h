@@ -46,6 +46,9 @@ void jsonl_line(struct str *out, const struct metric_row *row, const char *tags_
 err_t jsonl_rewind(const char *path, int64_t step, const char *superseded_path, int64_t *n_cut,
                    struct error *e) MUST_CHECK;
 
+/* *out: whether a line of path has this step and the member `tag`. A missing path has none. */
+err_t jsonl_has(const char *path, int64_t step, const char *tag, bool *out, struct error *e) MUST_CHECK;
+
 /* The same on bytes: appends to kept and cut. */
 void jsonl_split(const char *bytes, size_t n, int64_t step, struct str *kept, struct str *cut,
                  int64_t *n_cut);

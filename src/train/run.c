@@ -207,7 +207,7 @@ static err_t add_segment(struct run *r, const struct run_start *start, struct er
     s = &all[n];
     s->start = arena_strdup(&r->arena, now);
     s->description = arena_strdup(&r->arena, start->description ? start->description : "");
-    s->first_step = start->resume_step < 0 ? 1 : start->resume_step + 1;
+    s->first_step = start->first_step ? start->first_step : start->resume_step < 0 ? 1 : start->resume_step + 1;
     s->tb_folder = arena_strdup(&r->arena, tb_folder);
     s->hosts = hosts;
     s->n_hosts = start->n_hosts;

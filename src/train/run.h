@@ -87,6 +87,7 @@ struct run_start {
     int world;
     int64_t
         resume_step; /* >= 0: step of the checkpoint of former.id to go on from; -1: none, hence a new run */
+    int64_t first_step; /* that this start does; 0 = resume_step + 1, or 1 for a new run */
     const char *refusal; /* why that checkpoint cannot be resumed (another model, ..); NULL = it can */
 };
 

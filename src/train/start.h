@@ -16,6 +16,7 @@
 #include "comm/comm.h"
 #include "config/config.h"
 #include "data/loader.h"
+#include "data/token_cache.h"
 #include "mesh/mesh.h"
 #include "train/run.h"
 
@@ -28,14 +29,15 @@ struct train_start {
     char load_path[START_PATH_BYTES];  /* checkpoint to load; "" = none */
     unsigned load_parts;               /* CHECKPOINT_PART_* mask: what besides the parameters */
     int64_t step;                      /* steps done before this life */
+    bool lacks_validation;             /* run.jsonl has none for that step */
     char tb_folder[START_FOLDER_BYTES]; /* relative to the dump folder; "" = TensorBoard is off */
     int64_t tokens_seen;               /* these two are read from the checkpoint by trainer_load */
     struct data_cursor cursor;
 };
 
 /* Collective. Rank 0 opens `run` (lock and run.json); all ranks get its decision or its error: on the other ranks the code is
- * ERR_PEER. is_dry: no folder is touched, a run id is made up. */
-err_t train_start_decide(struct train_start *s, struct run *run, const struct config *cfg, const struct mesh *mesh, struct log *log,
-                         bool is_dry, struct error *e) MUST_CHECK;
+ * ERR_PEER. text: what is trained on, to be compared with a checkpoint's. is_dry: no folder is touched, a run id is made up. */
+err_t train_start_decide(struct train_start *s, struct run *run, const struct config *cfg, const struct mesh *mesh,
+                         const struct token_cache *text, struct log *log, bool is_dry, struct error *e) MUST_CHECK;
 
 #endif

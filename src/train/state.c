@@ -45,6 +45,30 @@ static err_t list_tensors(struct trainer *t, struct tensor_list *l, struct error
     return FAIL(e, ERR_MEMORY, "out of memory while listing the tensors of a checkpoint");
 }
 
+err_t trainer_tell_once(const struct trainer *t, struct error *e)
+{
+    if (t->mesh.world->rank) e->code = ERR_PEER;
+    return e->code;
+}
+
+void trainer_be_patient(struct trainer *t, bool is_patient)
+{
+    comm_set_timeout(t->mesh.world, (double)(is_patient ? t->cfg->comm.init_timeout_seconds : t->cfg->comm.train_timeout_seconds));
+}
+
+static void log_loaded(const struct trainer *t)
+{
+    struct str left_out = {0};
+
+#define X(id, bit, text)                                                                                                                     \
+    if (!(t->start.load_parts & id)) str_addf(&left_out, "%s" text, left_out.length ? ", " : "; not loaded: ");
+    CHECKPOINT_PARTS(X)
+#undef X
+    log_info(t->spec.log, "loaded %s: step %lld, %lld tokens seen%s", t->start.load_path, (long long)t->step, (long long)t->start.tokens_seen,
+             str_text(&left_out));
+    str_release(&left_out);
+}
+
 err_t trainer_load(struct trainer *t, struct error *e)
 {
     struct checkpoint_state state = {0};
@@ -54,28 +78,29 @@ err_t trainer_load(struct trainer *t, struct error *e)
     err_t rc;
 
     if (!t->start.load_path[0]) return ERR_NONE;
-    state = (struct checkpoint_state){.seed = (uint64_t)t->cfg->debug.seed, .shuffle_seed = (uint64_t)t->cfg->debug.seed};
     rc = list_tensors(t, &list, e);
     if (rc) return rc;
     rc = checkpoint_load(t->start.load_path, list.items, list.n, parts, &state, t->mesh.world, e);
     arena_release(&list.arena);
-    if (rc) return rc;
+    if (rc) return trainer_tell_once(t, e);
     cursor = (struct data_cursor){.epoch = state.epoch, .sample = state.sample};
     t->optimizer.step = state.optimizer_step;
-    t->start.step = t->step = t->start.is_resumed ? t->start.step : state.step;
+    t->schedule_step = state.schedule_step;
     t->start.tokens_seen = state.tokens_seen;
     t->start.cursor = cursor;
-    log_info(t->spec.log, "loaded %s: step %lld, %lld tokens seen", t->start.load_path, (long long)t->step, (long long)state.tokens_seen);
+    log_loaded(t);
     return ERR_NONE;
 }
 
 static struct checkpoint_state state_of(const struct trainer *t)
 {
+    const struct token_cache_header *header = token_cache_header(t->tokens);
     struct data_cursor cursor = loader_cursor(t->loader);
 
     return (struct checkpoint_state){.step = t->step, .tokens_seen = metrics_tokens_seen(t->metrics), .epoch = cursor.epoch,
-                                     .sample = cursor.sample, .shuffle_seed = (uint64_t)t->cfg->debug.seed,
-                                     .seed = (uint64_t)t->cfg->debug.seed, .optimizer_step = t->optimizer.step, .schedule_step = t->step,
+                                     .sample = cursor.sample, .data_hash = header ? header->content_hash : 0,
+                                     .tokenizer_hash = header ? header->tokenizer_hash : 0, .shuffle_seed = (uint64_t)t->cfg->debug.seed,
+                                     .seed = (uint64_t)t->cfg->debug.seed, .optimizer_step = t->optimizer.step, .schedule_step = t->schedule_step,
                                      .unhealthy = !t->is_finite};
 }
 
@@ -90,6 +115,7 @@ err_t trainer_save(struct trainer *t, bool parameters_only, struct error *e)
     err_t rc;
 
     metrics_exclude_begin(t->metrics, TRACE_CHECKPOINT);
+    trainer_be_patient(t, true); /* one rank's files may take much longer than another's */
     trainer_flush_rows(t); /* a run killed after this checkpoint goes on from it: no earlier row may be lost */
     for (int i = 0; i < AXIS_COUNT; i++) axes[i] = (struct checkpoint_axis){axis_name((enum axis)i), t->mesh.shape.degree[i]};
     snprintf(model, sizeof model, "%s/%s", t->cfg->model.name, t->cfg->model.flavor);
@@ -108,6 +134,8 @@ err_t trainer_save(struct trainer *t, bool parameters_only, struct error *e)
     }
     str_release(&config_json);
     arena_release(&a);
+    if (!rc) rc = comm_barrier(t->mesh.world, "checkpoint saved", e); /* rank 0 may still have removed older ones */
+    if (t->step > t->start.step) trainer_be_patient(t, false);
     metrics_exclude_end(t->metrics);
     if (!rc) log_info(t->spec.log, "saved checkpoint step-%lld in %.1f s", (long long)t->step, (double)(clock_ns() - began) * 1e-9);
     return rc;

@@ -36,7 +36,7 @@ static void release(struct trainer *t)
 
 err_t train_step(struct trainer *t, struct error *e)
 {
-    struct step_facts facts = {.step = t->step + 1, .lr = lr_schedule_at(&t->schedule, t->step + 1)};
+    struct step_facts facts = {.step = t->step + 1, .lr = lr_schedule_at(&t->schedule, t->schedule_step + 1)};
     int64_t valid = 0;
     err_t rc = load(t, &valid, &facts.n_tokens, &facts, e);
 
@@ -48,6 +48,7 @@ err_t train_step(struct trainer *t, struct error *e)
     trace_end(&t->trace);
     if (rc) return rc;
     t->step++;
+    t->schedule_step++;
     t->is_finite = isfinite(facts.loss_sum) && isfinite(facts.grad_norm);
     facts.effective_lr = facts.lr;
     metrics_step(t->metrics, &facts);

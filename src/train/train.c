@@ -28,8 +28,29 @@ static err_t save_if_due(struct trainer *t, bool is_last, bool is_stopped, struc
     const struct config_checkpoint *c = &t->cfg->checkpoint;
     bool is_due = is_last || is_stopped || is_multiple(t->step, c->interval) || (t->step == 1 && c->enable_first_step_checkpoint);
 
+    err_t rc;
+
     if (!saves(t) || !is_due) return ERR_NONE;
-    return trainer_save(t, is_last && c->last_save_model_only, e);
+    rc = trainer_save(t, is_last && c->last_save_model_only, e);
+    if (rc != ERR_IO) return rc;
+    /* A disk that is full or away for a while: earlier checkpoints are whole, and an end now would lose what was trained since. */
+    if (!is_last && !is_stopped) {
+        log_error(t->spec.log, "no checkpoint of step %lld: %s; training goes on, and the next is tried when it is due", (long long)t->step,
+                  e->message);
+        return ERR_NONE;
+    }
+    error_prefix(e, "%s after step %lld, but its checkpoint cannot be saved", is_last ? "done" : "stopped", (long long)t->step);
+    return trainer_tell_once(t, e);
+}
+
+/* Initial parameters as step 0, for runs on any mesh to begin with. */
+static err_t save_seed(struct trainer *t, struct error *e)
+{
+    err_t rc = saves(t) ? trainer_save(t, true, e) : ERR_NONE;
+
+    if (rc == ERR_IO) return trainer_tell_once(t, e);
+    if (!rc) log_info(t->spec.log, "the seed is there: start without checkpoint.create_seed_checkpoint, on any mesh, to train from it");
+    return rc;
 }
 
 static err_t stopped(const struct trainer *t, struct error *e)
@@ -42,33 +63,26 @@ static err_t stopped(const struct trainer *t, struct error *e)
                 !c->enable ? "checkpoint.enable is false" : c->load_only ? "checkpoint.load_only is true" : "this is a dry run");
 }
 
-/* checkpoint.create_seed_checkpoint: the initial state as step-0, for runs on any mesh to begin from, and no training. */
-static err_t create_seed(struct trainer *t, struct error *e)
-{
-    if (t->start.load_path[0])
-        return FAIL(e, ERR_CONFIG, "checkpoint.create_seed_checkpoint saves initial weights, but %s would be loaded: use another job.dump_folder",
-                    t->start.load_path);
-    metrics_exclude_end(t->metrics);
-    return trainer_save(t, t->cfg->checkpoint.last_save_model_only, e);
-}
-
 err_t train_run(struct trainer *t, struct error *e)
 {
     bool is_stopped = false, is_last = t->step >= t->cfg->training.steps;
     err_t rc = ERR_NONE;
 
-    if (t->cfg->checkpoint.create_seed_checkpoint) return create_seed(t, e);
+    metrics_exclude_end(t->metrics);
+    if (t->cfg->checkpoint.create_seed_checkpoint) return save_seed(t, e);
     if (is_last)
         log_info(t->spec.log, "the run has done its %lld steps: raise training.steps to go on", (long long)t->step);
-    metrics_exclude_end(t->metrics);
+    else if (t->start.lacks_validation && must_validate(t))
+        rc = train_validate(t, e);
+    if (rc) return rc;
     while (!is_last && !is_stopped) {
         rc = train_step(t, e);
         if (rc) return error_prefix(e, "step %lld", (long long)t->step + 1);
-        if (t->step == t->start.step + 1) comm_set_timeout(t->mesh.world, (double)t->cfg->comm.train_timeout_seconds);
+        if (t->step == t->start.step + 1) trainer_be_patient(t, false);
         if (t->step == t->start.step + 2) trainer_compare_memory(t);
         is_last = t->step >= t->cfg->training.steps;
         rc = stop_requested(t, &is_stopped, e);
-        if (!rc && must_validate(t) && !is_stopped) rc = train_validate(t, e);
+        if (!rc && must_validate(t) && (is_last || !is_stopped)) rc = train_validate(t, e); /* else when the run goes on */
         if (!rc) rc = save_if_due(t, is_last, is_stopped, e);
         if (rc) return rc;
     }

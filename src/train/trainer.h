@@ -69,6 +69,7 @@ struct trainer {
     int n_microbatches;
     struct memory_stats forecast; /* of this rank: the highest values */
     int64_t step;                /* steps done */
+    int64_t schedule_step;       /* of the learning rate's schedule: another number when that was not loaded */
     bool is_finite;              /* last loss and gradient norm */
 };
 
@@ -83,8 +84,13 @@ struct microbatch microbatch_of(const struct batch *b); /* a view of it */
 err_t train_step(struct trainer *t, struct error *e) MUST_CHECK;     /* step.c: one optimizer step */
 err_t train_validate(struct trainer *t, struct error *e) MUST_CHECK; /* validate.c: one pass over the validation text */
 err_t trainer_load(struct trainer *t, struct error *e) MUST_CHECK;   /* state.c: what t->start decided to load */
-/* state.c: step-N for the steps done. parameters_only: seeds, and last_save_model_only. */
+/* state.c: step-N for the steps done. parameters_only: seeds, and last_save_model_only. ERR_IO is the same on all ranks: the files cannot be
+ * written, and everything else is as it was. */
 err_t trainer_save(struct trainer *t, bool parameters_only, struct error *e) MUST_CHECK;
+/* state.c: for an error that all ranks share: ERR_PEER on all but rank 0, which tells it. Returns e's code. */
+err_t trainer_tell_once(const struct trainer *t, struct error *e) MUST_CHECK;
+/* How long a rank waits for another: comm.init_timeout_seconds, or comm.train_timeout_seconds between checkpoints once a step is done. */
+void trainer_be_patient(struct trainer *t, bool is_patient);
 
 /* setup.c: parts of trainer_open, which the forecast uses too */
 err_t trainer_open_mesh(struct trainer *t, struct error *e) MUST_CHECK;

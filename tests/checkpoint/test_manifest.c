@@ -16,7 +16,7 @@
     "\"now\",\n"                                                                                             \
     "\"state\":{\"step\":1,\"tokens_seen\":2,\"epoch\":0,\"sample\":3,\"shuffle_seed\":-6,\"seed\":4,"       \
     "\"optimizer_step\":1,"                                                                                  \
-    "\"schedule_step\":1,\"healthy\":true},\n\"mesh\":{\"world\":2,\"axes\":{\"dp_shard\":2}},\n\"config\":" \
+    "\"schedule_step\":1,\"data_hash\":-8,\"tokenizer_hash\":9,\"healthy\":true},\n\"mesh\":{\"world\":2,\"axes\":{\"dp_shard\":2}},\n\"config\":" \
     "{\"a\":[1,2]},\n"                                                                                       \
     "\"files\":[{\"name\":\"f0\",\"bytes\":100,\"crc32c\":1},\n{\"name\":\"f1\",\"bytes\":40,\"crc32c\":2}]" \
     ",\n"                                                                                                    \
@@ -52,6 +52,8 @@ static void test_good(void **state)
     assert_int_equal(m.tensors[0].n_pieces, 2);
     assert_int_equal(m.tensors[0].pieces[1].first_row, 2);
     assert_int_equal(m.state.shuffle_seed, (uint64_t)-6);
+    assert_int_equal(m.state.data_hash, (uint64_t)-8);
+    assert_int_equal(m.state.tokenizer_hash, 9);
     assert_string_equal(m.config_json, "{\"a\":[1,2]}");
     assert_string_equal(m.axes[0].name, "dp_shard");
     manifest_write(&m, &again);

@@ -100,18 +100,41 @@ static void test_hash_is_of_fixed_options(void **state)
     config_destroy(data);
 }
 
-static void compared(const char *now, const char *then_json, int n, const char *const *texts)
+/* Problems and told lines, as one text. */
+static void compared_with(enum config_earlier earlier, const char *now, const char *then_json, int n, const char *const *texts)
 {
     struct config_problems problems = {0};
     struct config *c = config_of_text(now);
+    struct str told = {0};
 
-    config_compare(c, then_json, strlen(then_json), "step-10", &problems);
+    config_compare(c, then_json, strlen(then_json), "step-10", earlier, &problems, &told);
+    if (problems.n) str_addf(&told, "%s", str_text(&problems.text));
     for (; *texts; texts++)
-        if (!strstr(str_text(&problems.text), *texts))
-            fail_msg("\"%s\" is missing in:\n%s", *texts, str_text(&problems.text));
+        if (!strstr(str_text(&told), *texts)) fail_msg("\"%s\" is missing in:\n%s", *texts, str_text(&told));
     if (problems.n != n) fail_msg("%d problems, not %d: %s", problems.n, n, str_text(&problems.text));
+    str_release(&told);
     config_problems_release(&problems);
     config_destroy(c);
+}
+
+static void compared(const char *now, const char *then_json, int n, const char *const *texts)
+{
+    compared_with(CONFIG_EARLIER_RUN, now, then_json, n, texts);
+}
+
+/* Another learning rate, data order and model: who is told, who is refused. */
+static void test_compare_by_purpose(void **state)
+{
+    static const char now[] = "optimizer: {lr: 0.5}\ndebug: {seed: 1}\nmodel: {n_heads: 2}\njob: {description: x}\n";
+    static const char then[] = "{\"optimizer\": {\"lr\": 0.25}, \"debug\": {\"seed\": 2}, \"model\": {\"n_heads\": 4}}";
+    static const char quiet[] = "{\"optimizer\": {\"lr\": 0.25}, \"debug\": {\"seed\": 2}}";
+
+    (void)state;
+    compared_with(CONFIG_EARLIER_RUN, now, then, 2,
+                  TEXTS("optimizer.lr=0.5 (test.yaml:1:17), but step-10 has 0.25\n", "debug.seed=1", "model.n_heads=2"));
+    compared_with(CONFIG_EARLIER_SEED, now, then, 1, TEXTS("model.n_heads=2 (test.yaml:3:18), but step-10 has 4: a run cannot"));
+    compared_with(CONFIG_EARLIER_PARAMETERS, now, then, 0, TEXTS("model.n_heads=2 (test.yaml:3:18), but step-10 has 4\n"));
+    compared_with(CONFIG_EARLIER_SEED, "optimizer: {lr: 0.5}\n", quiet, 0, TEXTS(""));
 }
 
 static void test_compare(void **state)
@@ -129,8 +152,7 @@ static void test_compare(void **state)
              "{\"training\": {\"seq_len\": 128, \"steps\": 9}, \"model\": {\"dim\": null}, \"later\": 1}", 2,
              TEXTS("training.seq_len=64 (test.yaml:1:21), but step-10 has 128",
                    "exclude_from_loading has dataloader",
-                   "model.dim=32 (test.yaml:2:14), but step-10 has null: a run cannot change it; use another "
-                   "job.dump_folder"));
+                   "model.dim=32 (test.yaml:2:14), but step-10 has null: a run cannot change it"));
     compared("training: {seq_len: 64}\ncheckpoint: {exclude_from_loading: [dataloader]}\n",
              "{\"training\": {\"seq_len\": 128}}", 0, TEXTS(""));
     compared("", "{\"training\": {\"seq_len\": \"x\", \"dataset\": [1], \"tokenizer\": {}}}", 3,
@@ -199,6 +221,7 @@ int main(void)
         cmocka_unit_test(test_json),
         cmocka_unit_test(test_hash_is_of_fixed_options),
         cmocka_unit_test(test_compare),
+        cmocka_unit_test(test_compare_by_purpose),
         cmocka_unit_test(test_help_and_docs_name_every_option),
         cmocka_unit_test(test_out_of_memory),
     };

@@ -15,7 +15,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     char *text = mem_zalloc(size + 1, 1), *argv[MOST];
     struct config_problems problems = {0};
     struct error e = {0};
-    struct str json = {0};
+    struct str json = {0}, told = {0};
     struct config *c;
     int argc = 0;
 
@@ -27,14 +27,15 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     }
     if (config_load(&c, argc, argv, &problems, &e) == ERR_NONE) {
         config_write_json(c, &json);
-        config_compare(c, str_text(&json), json.length, "itself", &problems);
-        BUG_ON(problems.n);
+        config_compare(c, str_text(&json), json.length, "itself", CONFIG_EARLIER_RUN, &problems, &told);
+        BUG_ON(problems.n || told.length);
         config_resolve(c, 4, &problems);
         config_missing_features(c, &json);
         config_destroy(c);
     }
     config_problems_release(&problems);
     str_release(&json);
+    str_release(&told);
     mem_free(text);
     return 0;
 }

@@ -18,6 +18,10 @@ PROGRAM = (ROOT / os.environ.get("BUILD", "build/release") / "ctitan").resolve()
 # a step of some milliseconds: what is tested here is not the model
 TINY = ["--config", "llama3_debugmodel", "training.seq_len=32", "training.local_batch_size=1", "metrics.log_freq=1"]
 FOREVER = ["training.steps=1000000"]
+# what is tested is the life of a run: checkpoints of some hundred kB, and a schedule that does not depend on training.steps
+SMALL = [*TINY, "model.dim=32", "model.n_layers=2", "model.n_heads=2", "model.ffn_dim=64", "model.vocab_size=300", "training.tokenizer=byte",
+         "training.global_batch_size=2", "lr_scheduler.warmup_steps=10", "lr_scheduler.total_steps=1000", "device.threads=1",
+         "checkpoint.enable=true", "checkpoint.keep_latest_k=0"]
 
 
 def skip(reason):
@@ -91,9 +95,9 @@ class Place:
     def text(self, dump, kind):
         return pathlib.Path(f"{dump}.{kind}").read_text(errors="replace")
 
-    def rows(self, dump):
+    def rows(self, dump, file="run.jsonl"):
         """The rows of run.jsonl that have a step."""
-        path = dump / "run.jsonl"
+        path = dump / file
         rows = [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
         return [row for row in rows if "step" in row]
 
@@ -138,3 +142,35 @@ class Place:
         """{step: folder} of the complete checkpoints."""
         folders = (dump / "checkpoint").glob("step-*") if (dump / "checkpoint").is_dir() else []
         return {int(path.name[5:]): path for path in folders if path.name[5:].isdigit()}
+
+    def wait_for_checkpoint(self, dump, step, seconds=60):
+        end = time.monotonic() + seconds
+        while time.monotonic() < end:
+            if any(found >= step for found in self.checkpoints(dump)):
+                return True
+            time.sleep(0.01)
+        return False
+
+    def curve(self, dump, file="run.jsonl"):
+        """[(step, loss, gradient norm, learning rate, tokens seen)] of the training rows, in full precision and in the file's order."""
+        keys = ("step", "loss_metrics/global_avg_loss", "grad_norm", "lr", "n_tokens_seen")
+        return [tuple(row[key] for key in keys) for row in self.rows(dump, file) if keys[1] in row]
+
+    def validation(self, dump):
+        """[(step, loss)] of the validation rows."""
+        key = "validation_metrics/loss"
+        return [(row["step"], row[key]) for row in self.rows(dump) if key in row]
+
+    def manifest(self, dump, step):
+        return json.loads((dump / "checkpoint" / f"step-{step}" / "manifest.json").read_text())
+
+    def difference(self, dump, other, step):
+        """What is not bit for bit the same in the two runs' checkpoints of a step; None when nothing is."""
+        a, b = (folder / "checkpoint" / f"step-{step}" for folder in (dump, other))
+        names = [sorted(path.name for path in folder.glob("*")) for folder in (a, b)]
+        if not names[0] or names[0] != names[1]:
+            return f"files {names[0]} and {names[1]}"
+        changed = [name for name in names[0] if name != "manifest.json" and (a / name).read_bytes() != (b / name).read_bytes()]
+        manifests = [self.manifest(folder, step) for folder in (dump, other)]
+        changed += [key for key in ("state", "tensors", "files") if manifests[0][key] != manifests[1][key]]
+        return f"step {step}: {changed} differ" if changed else None
