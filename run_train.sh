@@ -147,7 +147,6 @@ compose_command() {
         # measured for two ranks on one host: these halve the time MPI takes to start
         launcher+=(--mca pml ob1 --mca btl "self,vader")
         export HWLOC_COMPONENTS=${HWLOC_COMPONENTS-no_os,stop}
-        ((NGPU <= cores)) || say "warning: $NGPU ranks share $cores cores, so each waits for the others; NGPU=$cores has a core for each"
     fi
     # --quiet: else mpirun adds a screen of its own to a rank's message. setpriv: a rank dies with its mpirun, however that died
     command=(mpirun --quiet "${launcher[@]}" setpriv --pdeathsig KILL "$program" train "${arguments[@]}")

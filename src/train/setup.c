@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/mem.h"
+#include "comm/place.h"
 #include "metrics/flops.h"
 #include "train/trainer.h"
 
@@ -21,6 +22,23 @@ err_t trainer_open_mesh(struct trainer *t, struct error *e)
     return mesh_open(&t->mesh, &shape, t->spec.world, e);
 }
 
+/* This rank's cores and how many threads it starts. Threads started from now on stay on these cores; a system that forbids binding
+ * costs speed only. */
+static err_t take_cores(struct trainer *t, int *threads, struct error *e)
+{
+    struct affinity place;
+    struct error own = {0};
+    err_t rc;
+
+    if (t->spec.is_dry) return ERR_NONE; /* the other ranks do not exist */
+    rc = comm_place(t->spec.world, *threads, &place, e);
+    if (rc) return rc;
+    *threads = place.threads;
+    if (place.warning[0]) log_warning(t->spec.log, "%s", place.warning);
+    if (affinity_apply(&place, &own)) log_warning(t->spec.log, "%s", own.message);
+    return ERR_NONE;
+}
+
 static err_t open_device(struct trainer *t, struct error *e)
 {
     static const char *const kinds[] = {[CONFIG_DEVICE_AUTO] = "auto", [CONFIG_DEVICE_CPU] = "cpu", [CONFIG_DEVICE_CUDA] = "cuda"};
@@ -30,8 +48,9 @@ static err_t open_device(struct trainer *t, struct error *e)
     struct device_options options = {.kind = kinds[t->cfg->device.kind], .local_rank = t->spec.world->local_rank,
                                      .local_size = t->spec.world->local_size, .threads = (int)t->cfg->device.threads,
                                      .memory_limit_bytes = (int64_t)(t->cfg->device.memory_limit_gib * 0x1p30)};
-    err_t rc = device_open(&t->device, &options, e);
+    err_t rc = take_cores(t, &options.threads, e);
 
+    if (!rc) rc = device_open(&t->device, &options, e);
     t->type = t->cfg->training.dtype;
     if (t->cfg->debug.deterministic && level == CONFIG_KERNELS_AUTO) level = CONFIG_KERNELS_REFERENCE;
     return rc ? rc : kernels_for(&t->kernels, t->device, t->type, levels[level], e);
