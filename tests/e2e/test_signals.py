@@ -5,6 +5,7 @@
 import json
 import os
 import pathlib
+import re
 import signal
 import sys
 import time
@@ -14,7 +15,7 @@ import e2e  # noqa: E402
 
 e2e.need("train")
 place = e2e.Place()
-RUN = [*e2e.TINY, *e2e.FOREVER, "--checkpoint.enable", "checkpoint.interval=1000000"]
+RUN = [*e2e.TINY, *e2e.FOREVER, "--checkpoint.enable", "checkpoint.interval=1000000", "--metrics.enable_tensorboard"]
 
 
 def started(arguments=RUN, **environment):
@@ -32,7 +33,11 @@ def stopped_well(what, dump, code):
     saved, rows = place.checkpoints(dump), place.rows(dump)
     place.check(len(saved) == 1, f"{what}: one checkpoint, not {sorted(saved)}", shown)
     if saved and rows:
-        place.check(max(saved) == rows[-1]["step"], f"{what}: the last row, step {rows[-1]['step']}, is the saved step {max(saved)}")
+        step = max(saved)
+        place.check(rows[-1]["step"] == step, f"{what}: run.jsonl ends with the saved step {step}, not {rows[-1]['step']}")
+        events = place.event_steps(dump)
+        place.check(events and max(events) == step, f"{what}: TensorBoard's file ends with the saved step {step}, not {max(events or [0])}")
+        place.check(re.search(rf"step: +{step} ", place.text(dump, "out")), f"{what}: the console shows step {step}", shown)
 
 
 for name in ("TERM", "INT", "USR1"):

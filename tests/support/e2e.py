@@ -101,6 +101,25 @@ class Place:
         rows = [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
         return [row for row in rows if "step" in row]
 
+    def event_steps(self, dump):
+        """The steps of the events in TensorBoard files, whose records are length, checksum, event, checksum; what is cut off is left out."""
+        steps = []
+        for path in dump.glob("tb/**/events.out.tfevents.*"):
+            data, at = path.read_bytes(), 0
+            while at + 12 <= len(data):
+                length = int.from_bytes(data[at:at + 8], "little")
+                event = data[at + 12:at + 12 + length]
+                at += length + 16
+                if at <= len(data) and event[:1] == b"\x09" and event[9:10] == b"\x10":  # wall time, then step as a varint
+                    step, shift = 0, 0
+                    for byte in event[10:]:
+                        step |= (byte & 127) << shift
+                        shift += 7
+                        if byte < 128:
+                            break
+                    steps.append(step)
+        return steps
+
     def wait_for_step(self, dump, step, seconds=60):
         end = time.monotonic() + seconds
         while time.monotonic() < end:
