@@ -34,6 +34,7 @@ expect layers 'of the same layer' "file src/device/planted.c '#include \"config/
 expect layers 'is in no row' "mkdir src/planted; file src/planted/a.c ''"
 expect layers 'is not in src/' "file src/base/planted.c '#include \"base/nowhere.h\"'"
 expect layers 'is not used' "sed -i '/^| from | to/{n;s/\$/\n| base | comm | planted |/}' ARCHITECTURE.md"
+expect options 'nothing outside src/config reads it' "sed -i 's|^END(job)|INT(planted, 1, 1, 2, MAY_CHANGE, BUILT, \"x\")\n&|' src/config/fields.def"
 expect size 'more than 800' "file src/base/planted.c; yes 'int a;' | head -900 >>src/base/planted.c"
 expect size 'the function has' "file src/base/planted.c 'void f(void)' '{'; yes '    g();' | head -101 >>src/base/planted.c; echo '}' >>src/base/planted.c"
 expect headers 'each header must compile alone' "file src/base/planted.h 'struct planted { size_t n; };'"
