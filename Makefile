@@ -64,6 +64,8 @@ $(B)/libctitan_mpi.so: $(wildcard src/mpi/*.c) $(wildcard src/*/*.h)
 	@mkdir -p $(@D)
 	$(MPICC) $(CPPFLAGS) $(CFLAGS) -shared -o $@ $(wildcard src/mpi/*.c) $(if $(SANITIZER),$(FLAGS_S))
 
+# drawing initial values in batches pays only when the loops are vectorised
+$(B)/src/base/rng.o: CFLAGS += -O3
 # kernels/cpu/<family>_fast.c is compiled for each instruction set and called only where the CPU has it
 $(B)/%.avx2.o: %.c Makefile
 	@mkdir -p $(@D)

@@ -31,12 +31,15 @@ void clock_sleep_ns(int64_t ns)
 
 void clock_iso(double wall_s, char *out)
 {
-    time_t seconds = (time_t)floor(wall_s);
-    int milliseconds = (int)((wall_s - floor(wall_s)) * 1000);
+    /* rounded: the double nearest to a whole millisecond may lie just below it */
+    double all_ms = floor(wall_s * 1e3 + 0.5), whole_s = floor(all_ms / 1e3);
+    time_t seconds;
     struct tm tm;
     char text[24];
 
+    if (!(whole_s >= -62135596800.0 && whole_s < 253402300800.0)) whole_s = all_ms = 0; /* no year of four digits */
+    seconds = (time_t)whole_s;
     gmtime_r(&seconds, &tm);
     strftime(text, sizeof text, "%Y-%m-%dT%H:%M:%S", &tm);
-    snprintf(out, CLOCK_ISO_BYTES, "%s.%03dZ", text, milliseconds);
+    snprintf(out, CLOCK_ISO_BYTES, "%s.%03dZ", text, (int)(all_ms - whole_s * 1e3));
 }

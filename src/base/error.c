@@ -27,7 +27,7 @@ err_t error_prefix(struct error *e, const char *format, ...)
     va_list args;
     int n;
 
-    if (!e) return ERR_NONE;
+    if (!e) return ERR_COUNT; /* nobody kept the code; what failed must not look like success */
     memcpy(tail, e->message, sizeof tail);
     va_start(args, format);
     n = vsnprintf(e->message, sizeof e->message, format, args);

@@ -53,7 +53,8 @@ struct error {
 #define FAIL(e, code, ...) error_fill((e), (code), __FILE__, __LINE__, __VA_ARGS__)
 err_t error_fill(struct error *e, err_t code, const char *file, int line, const char *format, ...) PRINTF_LIKE(5, 6);
 
-/* Puts "<text>: " before the message already in e; returns e's code. For adding context on the way up. */
+/* Puts "<text>: " before the message already in e; returns e's code, or without an e some code that is not ERR_NONE. For adding
+ * context on the way up. */
 err_t error_prefix(struct error *e, const char *format, ...) PRINTF_LIKE(2, 3);
 
 const char *error_code_name(err_t code); /* "ERR_CONFIG" */

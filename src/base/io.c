@@ -57,7 +57,8 @@ err_t io_write_all(int fd, const void *bytes, size_t n, const char *path, struct
         ssize_t done = write(fd, p, n > (1u << 30) ? (1u << 30) : n);
 
         if (done < 0 && errno == EINTR) continue;
-        if (done < 0) return io_fail(e, "write", path);
+        if (done == 0) errno = EIO; /* neither progress nor a reason: do not ask for ever */
+        if (done <= 0) return io_fail(e, "write", path);
         p += done;
         n -= (size_t)done;
     }

@@ -20,16 +20,21 @@ void log_init(struct log *l, int terminal_fd, int rank)
 
 err_t log_open_file(struct log *l, const char *path, struct error *e)
 {
-    int fd = open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644);
+    int fd;
 
+    if (!l) return ERR_NONE;
+    fd = open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644);
     if (fd < 0) return FAIL(e, ERR_IO, "cannot open the log file %s: %s", path, strerror(errno));
+    pthread_mutex_lock(&l->lock); /* other threads may be writing lines */
     if (l->file_fd >= 0) close(l->file_fd);
     l->file_fd = fd;
+    pthread_mutex_unlock(&l->lock);
     return ERR_NONE;
 }
 
 void log_release(struct log *l)
 {
+    if (!l) return;
     if (l->file_fd >= 0) close(l->file_fd);
     l->file_fd = -1;
     pthread_mutex_destroy(&l->lock);

@@ -104,7 +104,7 @@ void *arena_array(struct arena *a, size_t count, size_t bytes)
 
 char *arena_strndup(struct arena *a, const char *s, size_t n)
 {
-    char *copy = arena_alloc(a, n + 1);
+    char *copy = n < SIZE_MAX ? arena_alloc(a, n + 1) : NULL;
 
     return copy ? memcpy(copy, s, n) : NULL;
 }

@@ -10,6 +10,7 @@
 #ifndef BASE_RNG_H
 #define BASE_RNG_H
 
+#include <stddef.h>
 #include <stdint.h>
 
 struct rng_key {
@@ -26,5 +27,6 @@ uint64_t rng_below(struct rng_key key, uint64_t element, uint64_t bound);    /* 
 /* Normal deviate cut to [-cut, cut] (both in units of the deviate times std): mean 0, deviation `std` before the cut.
  * Marsaglia's polar method with rejection; cut <= 0 means no cut. */
 double rng_normal(struct rng_key key, uint64_t element, double std, double cut);
+void rng_normals(struct rng_key key, uint64_t first, size_t n, double std, double cut, double *out); /* [n]: elements first, ... */
 
 #endif

@@ -51,6 +51,7 @@ void str_addf(struct str *s, const char *format, ...)
     va_start(args, format);
     va_copy(again, args);
     n = vsnprintf(NULL, 0, format, args);
+    if (n < 0) s->failed = true;
     if (n >= 0 && reserve(s, (size_t)n)) {
         vsnprintf(s->text + s->length, (size_t)n + 1, format, again);
         s->length += (size_t)n;

@@ -98,7 +98,8 @@ err_t file_write(const struct file_ops *o, int fd, const void *bytes, size_t n, 
         ssize_t done = o->write(o->context, fd, p, n > (1u << 30) ? (1u << 30) : n);
 
         if (done < 0 && errno == EINTR) continue;
-        if (done < 0) return io_fail(e, "write", path);
+        if (done == 0) errno = EIO; /* neither progress nor a reason: do not ask for ever */
+        if (done <= 0) return io_fail(e, "write", path);
         p += done;
         n -= (size_t)done;
     }

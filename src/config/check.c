@@ -39,6 +39,14 @@ static struct config_origin *origin_of(struct config *c, const void *option)
     BUG("no option at offset %zu", offset);
 }
 
+/* Was `a` given in a place that overrides the one that gave `b`? */
+static bool is_later(const struct config *c, const struct config_origin *a, const struct config_origin *b)
+{
+    if (a->kind == FROM_ARGUMENT || b->kind == FROM_ARGUMENT) return a->kind == FROM_ARGUMENT && b->kind != FROM_ARGUMENT;
+    return a->kind == FROM_FILE && strcmp(a->name, c->sources->file) == 0 &&
+           !(b->kind == FROM_FILE && strcmp(b->name, a->name) == 0);
+}
+
 #define RULE(name) static void name(struct config *c, struct config_problems *p)
 
 RULE(log_freq_is_positive)
@@ -96,6 +104,24 @@ RULE(data_is_given)
     if (strpbrk(c->training.document_separator, "\r\n"))
         config_problem(p, "%s: a separator is one line, without its end",
                        say(c, &c->training.document_separator));
+}
+
+/* The fallback stands in for the dataset beside which it was written. Who names another dataset later, on the
+ * command line or in a file that includes this one, wants that data or an error. */
+RULE(fallback_belongs_to_its_dataset)
+{
+    const struct config_origin *dataset = origin_of(c, &c->training.dataset);
+    const struct config_origin *folder = origin_of(c, &c->training.dataset_path);
+    struct config_origin *fallback = origin_of(c, &c->training.dataset_fallback);
+    const struct config_origin *later = is_later(c, dataset, fallback)  ? dataset
+                                        : is_later(c, folder, fallback) ? folder
+                                                                        : NULL;
+
+    (void)p;
+    if (!later || !c->training.dataset_fallback.n) return;
+    c->training.dataset_fallback.n = 0;
+    *fallback = (struct config_origin){
+        .kind = FROM_RULE, .name = later == dataset ? "training.dataset" : "training.dataset_path"};
 }
 
 RULE(tokens_fit_the_vocabulary)
@@ -218,7 +244,8 @@ void config_check(struct config *c, struct config_problems *p)
     static void (*const rules[])(struct config *, struct config_problems *) = {
         log_freq_is_positive,  no_zero_counts,
         names_are_given,       global_batch_divides,
-        data_is_given,         tokens_fit_the_vocabulary,
+        data_is_given,         fallback_belongs_to_its_dataset,
+        tokens_fit_the_vocabulary,
         float64_is_whole,      validation_has_text,
         checkpoint_is_enabled, seed_checkpoint_is_saved,
         excluded_parts_exist,  groups_can_be_read,

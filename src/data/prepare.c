@@ -82,7 +82,10 @@ static err_t find_source(struct preparation *p, struct error *e)
         if (one != ERR_MISSING) return rc;
     }
     p->out->used_fallback = true;
-    return open_paths(p, s->fallback, s->n_fallback, e);
+    rc = open_paths(p, s->fallback, s->n_fallback, e);
+    return rc ? error_prefix(e, "there is no file of training.dataset (first entry '%s'), and as training.dataset_fallback",
+                             s->source.paths[0])
+              : ERR_NONE;
 }
 
 /* ---- locks ---- */
@@ -392,7 +395,6 @@ struct data_spec data_spec_validation(const struct config *c)
 {
     struct data_spec s = common_spec(c);
 
-    if (c->validation.dataset.n == 0) return data_spec_training(c);
     s.source.paths = c->validation.dataset.item;
     s.source.n_paths = c->validation.dataset.n;
     s.folder = c->validation.dataset_path;

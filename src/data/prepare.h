@@ -36,8 +36,7 @@ struct data_spec {
     uint64_t seed;                 /* synthetic data */
 };
 
-/* The data of training.* and of validation.* (read with the same rules); texts are borrowed from the configuration. An empty
- * validation.dataset means training.dataset. */
+/* The data of training.* and of validation.* (read with the same rules); texts are borrowed from the configuration. */
 struct data_spec data_spec_training(const struct config *c);
 struct data_spec data_spec_validation(const struct config *c);
 

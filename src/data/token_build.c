@@ -158,12 +158,22 @@ static err_t write_spans(const struct build *b, struct token_cache_writer *w, st
     return rc;
 }
 
+/* Why there is nothing to train on, by reason. */
+static err_t no_text(const struct source *s, const int64_t skipped[SOURCE_SKIP_COUNT], struct error *e)
+{
+    struct str reasons = {0};
+    err_t rc;
+
+    for (int k = 0; k < SOURCE_SKIP_COUNT; k++)
+        if (skipped[k]) str_addf(&reasons, "%s %lld %s", reasons.length ? "," : ":", (long long)skipped[k], source_skip_text(k));
+    rc = FAIL(e, ERR_CONFIG, "no document of the data (%lld files, the first one %s) holds text%s", (long long)s->n_files,
+              s->files[0].path, str_text(&reasons));
+    str_release(&reasons);
+    return rc;
+}
+
 static err_t count(const struct build *b, struct token_cache_header *h, struct error *e)
 {
-    struct str skipped = {0};
-    int64_t used = 0;
-    err_t rc = ERR_NONE;
-
     _Static_assert(SOURCE_SKIP_COUNT <= sizeof h->skipped / sizeof *h->skipped, "the header holds every reason");
     h->n_files = b->source->n_files;
     h->n_text_bytes = 0;
@@ -172,15 +182,8 @@ static err_t count(const struct build *b, struct token_cache_header *h, struct e
         h->n_text_bytes += b->spans[i].text_bytes;
         for (int k = 0; k < SOURCE_SKIP_COUNT; k++) h->skipped[k] += b->spans[i].skipped[k];
     }
-    used = h->n_text_bytes; /* a document that is used has at least one byte */
-    if (used) return ERR_NONE;
-    for (int k = 0; k < SOURCE_SKIP_COUNT; k++)
-        if (h->skipped[k])
-            str_addf(&skipped, "%s %lld %s", skipped.length ? "," : ":", (long long)h->skipped[k], source_skip_text(k));
-    rc = FAIL(e, ERR_CONFIG, "no document of the data (%lld files, the first one %s) holds text%s", (long long)b->source->n_files,
-              b->source->files[0].path, str_text(&skipped));
-    str_release(&skipped);
-    return rc;
+    /* a document that is used has at least one byte */
+    return h->n_text_bytes ? ERR_NONE : no_text(b->source, h->skipped, e);
 }
 
 err_t token_build(const char *path, const struct source *s, const struct tokenizer *t, struct pool *pool, data_report report,
@@ -216,7 +219,7 @@ struct texts {
     struct arena arena;
     struct tokenizer_document *documents;
     size_t n, capacity;
-    int64_t bytes, n_seen;
+    int64_t bytes, n_seen, skipped[SOURCE_SKIP_COUNT];
 };
 
 static err_t keep_text(struct texts *x, const char *text, size_t n, struct error *e)
@@ -253,7 +256,9 @@ static err_t keep_batch(struct texts *x, const struct source *s, const struct so
 
         if (x->n_seen++ % every) continue;
         rc = source_text(s, batch, i, scratch, &text, &n, &reason, e);
-        if (!rc && reason == SOURCE_USED) rc = keep_text(x, text, n, e);
+        if (rc) break;
+        if (reason == SOURCE_USED) rc = keep_text(x, text, n, e);
+        else x->skipped[reason]++;
     }
     return rc;
 }
@@ -275,6 +280,7 @@ err_t token_build_tokenizer(struct tokenizer **out, const struct source *s, cons
         rc = keep_batch(&x, s, &batch, &scratch, e);
         if (!rc) rc = tell(report, report_arg, "reading text for the tokenizer", source_read_bytes(reader), s->bytes, e);
     }
+    if (!rc && !x.bytes) rc = no_text(s, x.skipped, e);
     if (!rc) rc = tell(report, report_arg, "learning the tokenizer", 0, 0, e);
     if (!rc) rc = tokenizer_train(out, spec, x.documents, x.n, e);
     str_release(&scratch);

@@ -13,7 +13,7 @@ struct block {
     size_t requested_bytes; /* what the caller asked for; 0 when free */
     enum memory_kind kind;
     const char *label;      /* borrowed */
-    bool is_free;
+    bool is_free, is_zero;
     struct block *previous, *next; /* neighbours in the segment */
 };
 
@@ -113,7 +113,7 @@ static bool add_segment(struct allocator *a, size_t bytes, bool is_small, struct
     }
     if (!s || !b || a->device->ops->segment_alloc(a->device, bytes, &address, e)) goto failed;
     *s = (struct segment){.address = address, .bytes = bytes, .is_small = is_small, .first = b, .next = a->segments};
-    *b = (struct block){.address = address, .bytes = bytes, .is_free = true};
+    *b = (struct block){.address = address, .bytes = bytes, .is_free = true, .is_zero = a->device->ops->gives_zeros};
     a->segments = s;
     a->stats.reserved_bytes += (int64_t)bytes;
     raise_to(&a->stats.reserved_peak_bytes, a->stats.reserved_bytes);
@@ -131,7 +131,8 @@ static void split(struct block *b, size_t bytes, size_t least_rest)
     struct block *rest;
 
     if (b->bytes - bytes < least_rest || !(rest = mem_zalloc(1, sizeof *rest))) return;
-    *rest = (struct block){.address = b->address + bytes, .bytes = b->bytes - bytes, .is_free = true, .previous = b, .next = b->next};
+    *rest = (struct block){.address = b->address + bytes, .bytes = b->bytes - bytes, .is_free = true, .is_zero = b->is_zero,
+                           .previous = b, .next = b->next};
     if (b->next) b->next->previous = rest;
     b->next = rest;
     b->bytes = bytes;
@@ -152,7 +153,8 @@ static void explain(const struct allocator *a, size_t bytes, const char *label, 
     str_release(&table);
 }
 
-err_t allocator_alloc(struct allocator *a, size_t bytes, enum memory_kind kind, const char *label, void **out, struct error *e)
+err_t allocator_alloc(struct allocator *a, size_t bytes, enum memory_kind kind, const char *label, void **out, bool *is_zero,
+                      struct error *e)
 {
     size_t rounded = (bytes + ALLOCATOR_ALIGN - 1) & ~(size_t)(ALLOCATOR_ALIGN - 1);
     bool is_small = rounded <= ALLOCATOR_SMALL;
@@ -161,6 +163,7 @@ err_t allocator_alloc(struct allocator *a, size_t bytes, enum memory_kind kind, 
     struct block *b;
 
     *out = NULL;
+    *is_zero = true;
     if (!bytes) return ERR_NONE;
     if (rounded < bytes) return FAIL(e, ERR_MEMORY, "%zu bytes for \"%s\" are more than any device has", bytes, label);
     b = best_fit(a, rounded, is_small);
@@ -175,7 +178,8 @@ err_t allocator_alloc(struct allocator *a, size_t bytes, enum memory_kind kind, 
         return ERR_MEMORY;
     }
     split(b, rounded, is_small ? ALLOCATOR_ALIGN : ALLOCATOR_SPLIT_REST);
-    b->is_free = false;
+    *is_zero = b->is_zero;
+    b->is_free = b->is_zero = false;
     b->requested_bytes = bytes;
     b->kind = kind;
     b->label = label;
@@ -195,6 +199,7 @@ static void merge_right(struct block *b)
 
     if (!right || !right->is_free || !b->is_free) return;
     b->bytes += right->bytes;
+    b->is_zero &= right->is_zero;
     b->next = right->next;
     if (right->next) right->next->previous = b;
     mem_free(right);

@@ -22,7 +22,9 @@ enum {
 err_t allocator_create(struct allocator **out, struct device *d, int64_t limit_bytes, struct error *e) MUST_CHECK;
 void allocator_destroy(struct allocator *a);
 
-err_t allocator_alloc(struct allocator *a, size_t bytes, enum memory_kind kind, const char *label, void **out, struct error *e) MUST_CHECK;
+/* is_zero: the block is known to hold zeros, because the device gave it so and nobody had it since. */
+err_t allocator_alloc(struct allocator *a, size_t bytes, enum memory_kind kind, const char *label, void **out, bool *is_zero,
+                      struct error *e) MUST_CHECK;
 void allocator_free(struct allocator *a, void *p);
 void allocator_stats(const struct allocator *a, struct memory_stats *out);
 void allocator_reset_peaks(struct allocator *a);

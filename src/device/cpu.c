@@ -97,6 +97,7 @@ static err_t cpu_event_record(struct device *d, struct event *event, struct stre
 
 static const struct device_ops device_ops_cpu = {
     .name = "cpu",
+    .gives_zeros = true,
     .close = cpu_close,
     .segment_alloc = cpu_segment_alloc,
     .segment_free = cpu_segment_free,

@@ -46,7 +46,18 @@ void device_close(struct device *d)
 
 err_t device_alloc(struct device *d, size_t bytes, enum memory_kind kind, const char *label, void **out, struct error *e)
 {
-    return allocator_alloc(d->allocator, bytes, kind, label, out, e);
+    bool is_zero;
+
+    return allocator_alloc(d->allocator, bytes, kind, label, out, &is_zero, e);
+}
+
+err_t device_alloc_zeros(struct device *d, size_t bytes, enum memory_kind kind, const char *label, void **out, struct error *e)
+{
+    bool is_zero;
+    err_t rc = allocator_alloc(d->allocator, bytes, kind, label, out, &is_zero, e);
+
+    if (!rc && !is_zero) rc = device_zero(d, *out, bytes, NULL, e);
+    return rc;
 }
 
 void device_free(struct device *d, void *p) { allocator_free(d->allocator, p); }

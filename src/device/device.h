@@ -62,6 +62,7 @@ struct device_properties {
 /* One backend. Members without "optional" are always set. */
 struct device_ops {
     const char *name; /* "cpu", "cuda" */
+    bool gives_zeros; /* new segments hold zeros */
     void (*close)(struct device *d);
     err_t (*segment_alloc)(struct device *d, size_t bytes, void **out, struct error *e); /* aligned to 64 bytes or better */
     void (*segment_free)(struct device *d, void *p, size_t bytes);
@@ -97,6 +98,8 @@ void device_close(struct device *d); /* every block must have been freed: else B
 /* Blocks. `label` names the owner in reports ("layers.3 stash"); it is borrowed and must outlive the block. Contents are undefined.
  * ERR_MEMORY's message is the table of who holds what. bytes = 0 gives NULL. */
 err_t device_alloc(struct device *d, size_t bytes, enum memory_kind kind, const char *label, void **out, struct error *e) MUST_CHECK;
+/* The same, full of zeros. Memory that the device has just given, and gives as zeros, is not touched: pages come when they are used. */
+err_t device_alloc_zeros(struct device *d, size_t bytes, enum memory_kind kind, const char *label, void **out, struct error *e) MUST_CHECK;
 void device_free(struct device *d, void *p); /* NULL is fine */
 
 err_t device_copy(struct device *d, void *to, const void *from, size_t bytes, struct stream *s, struct error *e) MUST_CHECK;

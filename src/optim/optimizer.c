@@ -74,8 +74,7 @@ err_t optimizer_open(struct optimizer *o, const struct optim_spec *spec, struct 
     rc = assign_groups(o, e);
     o->spec.groups = NULL; /* borrowed for this call only */
     for (int i = 0; i < n; i++) total += 2 * moment_bytes(o, i);
-    if (!rc) rc = device_alloc(spec->device, total, MEMORY_OPTIMIZER, "moments", &o->storage, e);
-    if (!rc) rc = device_zero(spec->device, o->storage, total, NULL, e);
+    if (!rc) rc = device_alloc_zeros(spec->device, total, MEMORY_OPTIMIZER, "moments", &o->storage, e);
     if (!rc) rc = device_alloc(spec->device, sizeof *o->sum, MEMORY_BUFFERS, "norm", (void **)&o->sum, e);
     if (rc) {
         optimizer_close(o);

@@ -50,10 +50,8 @@ err_t group_open(struct parameter_group *g, const char *name, struct parameter *
         g->offset[i] = g->shard_elements;
         g->shard_elements += (chunk_elements(g, i) + CHUNK_ALIGN_ELEMENTS - 1) / CHUNK_ALIGN_ELEMENTS * CHUNK_ALIGN_ELEMENTS;
     }
-    rc = device_alloc(g->device, shard_bytes(g), MEMORY_PARAMETERS, g->name, &g->shard, e);
-    if (!rc) rc = device_alloc(g->device, shard_bytes(g), MEMORY_GRADIENTS, g->name, &g->shard_gradient, e);
-    if (!rc) rc = device_zero(g->device, g->shard, shard_bytes(g), NULL, e);
-    if (!rc) rc = group_gradient_zero(g, e);
+    rc = device_alloc_zeros(g->device, shard_bytes(g), MEMORY_PARAMETERS, g->name, &g->shard, e);
+    if (!rc) rc = device_alloc_zeros(g->device, shard_bytes(g), MEMORY_GRADIENTS, g->name, &g->shard_gradient, e);
     if (!rc) rc = g->device->ops->event_create(g->device, &g->ready, e);
     if (rc) return rc;
     for (int i = 0; i < n; i++) {
@@ -86,11 +84,10 @@ void group_close(struct parameter_group *g)
 
 err_t group_initialise(struct parameter_group *g, uint64_t seed, struct error *e)
 {
-    void *host = mem_alloc(shard_bytes(g));
+    void *host = mem_zalloc(1, shard_bytes(g));
     err_t rc;
 
     if (!host) return FAIL(e, ERR_MEMORY, "out of memory for the initial values of %s", g->name);
-    memset(host, 0, shard_bytes(g));
     for (int i = 0; i < g->n; i++) parameter_initialise(g->parameters[i], seed, g->type, at(g, host, g->offset[i]));
     rc = device_copy(g->device, g->shard, host, shard_bytes(g), NULL, e);
     mem_free(host);

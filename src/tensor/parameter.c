@@ -27,24 +27,37 @@ void parameter_shard(struct parameter *p, int index, int n_shards)
     p->shard_rows = p->dim[0] - first < chunk ? p->dim[0] - first : chunk;
 }
 
+static void draw(const struct parameter *p, struct rng_key key, int64_t first, int n, double *out)
+{
+    double constant = p->init == INIT_ONE ? 1.0 : 0.0;
+
+    if (p->init == INIT_ZERO || p->init == INIT_ONE)
+        for (int i = 0; i < n; i++) out[i] = constant;
+    else
+        rng_normals(key, (uint64_t)first, (size_t)n, p->init_std, p->init_cut, out);
+}
+
 void parameter_initialise(const struct parameter *p, uint64_t seed, enum dtype type, void *out)
 {
+    enum { BATCH = 256 };
     int64_t row = parameter_row_elements(p), first = p->shard_first * row, n = p->shard_rows * row;
     char purpose[PARAMETER_NAME_BYTES + 8];
+    double batch[BATCH];
     struct rng_key key;
 
     snprintf(purpose, sizeof purpose, "init/%s", p->name);
     key = rng_key_of(seed, purpose);
-    for (int64_t i = 0; i < n; i++) {
-        double value = p->init == INIT_ZERO  ? 0.0
-                       : p->init == INIT_ONE ? 1.0
-                                             : rng_normal(key, (uint64_t)(first + i), p->init_std, p->init_cut);
+    for (int64_t done = 0; done < n; done += BATCH) {
+        int m = n - done < BATCH ? (int)(n - done) : BATCH;
 
-        if (type == DTYPE_FLOAT64)
-            ((double *)out)[i] = value;
-        else if (type == DTYPE_FLOAT32)
-            ((float *)out)[i] = (float)value;
-        else
-            BUG("initial values of type %s", dtype_name(type));
+        draw(p, key, first + done, m, batch);
+        for (int i = 0; i < m; i++) {
+            if (type == DTYPE_FLOAT64)
+                ((double *)out)[done + i] = batch[i];
+            else if (type == DTYPE_FLOAT32)
+                ((float *)out)[done + i] = (float)batch[i];
+            else
+                BUG("initial values of type %s", dtype_name(type));
+        }
     }
 }

@@ -70,14 +70,18 @@ static bool is_orderly(err_t rc) { return rc == ERR_NONE || rc == ERR_STOPPED ||
 /* A failure that began in this rank is told on the terminal whether it is shown or not; one that came from elsewhere only in the log. */
 static void tell(struct log *log, const struct rank *r, err_t rc, const struct error *e, int terminal_fd)
 {
+    struct log own; /* the rank's log itself stays as it is: its sinks still write lines from threads of theirs */
+
     if (is_orderly(rc)) {
         log_info(log, "%s", e->message);
         return;
     }
-    if (rc == ERR_PEER) log->terminal_fd = -1;
-    else if (log->terminal_fd < 0) log->terminal_fd = terminal_fd;
-    if (r->world->size == 1) log->rank = -1;
-    log_error(log, "%s", e->message);
+    log_status(log, "");
+    log_init(&own, rc == ERR_PEER ? -1 : log->terminal_fd < 0 ? terminal_fd : log->terminal_fd, r->world->size == 1 ? -1 : log->rank);
+    own.file_fd = log->file_fd;
+    log_error(&own, "%s", e->message);
+    own.file_fd = -1; /* the rank's log closes it */
+    log_release(&own);
 }
 
 static void record(struct trainer *t, err_t rc, const struct error *e)

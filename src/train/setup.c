@@ -206,6 +206,12 @@ static err_t open_metrics(struct trainer *t, struct error *e)
     return metrics_open(&t->metrics, &spec, e);
 }
 
+/* A run that has done its steps does not look at its weights. */
+static bool needs_weights(const struct trainer *t)
+{
+    return t->step < t->cfg->training.steps || t->cfg->checkpoint.create_seed_checkpoint;
+}
+
 err_t trainer_open(struct trainer *t, const struct trainer_spec *spec, struct error *e)
 {
     struct config_problems problems = {0};
@@ -230,7 +236,7 @@ err_t trainer_open(struct trainer *t, const struct trainer_spec *spec, struct er
     if (!t->microbatches || !t->batches) return FAIL(e, ERR_MEMORY, "out of memory for %d microbatches", t->n_microbatches);
     rc = trainer_forecast_memory(t, &model, e);
     if (!rc) rc = trainer_open_model(t, &model, e);
-    if (!rc && !t->start.load_path[0]) rc = executor_initialise(&t->executor, (uint64_t)t->cfg->debug.seed, e);
+    if (!rc && !t->start.load_path[0] && needs_weights(t)) rc = executor_initialise(&t->executor, (uint64_t)t->cfg->debug.seed, e);
     if (!rc) rc = trainer_open_optimizer(t, e);
     if (!rc) rc = trainer_load(t, e);
     if (rc) return rc;

@@ -64,6 +64,23 @@ static void test_golden_bits(void **state)
     assert_int_equal(h, 0xbe5896126208488du);
 }
 
+/* Draws in a row are the same bits as one by one, wherever the row begins and however many attempts an element takes. */
+static void test_rows_of_normals(void **state)
+{
+    struct rng_key key = rng_key_of(7, "rows");
+    double row[700];
+
+    (void)state;
+    for (int first = 0; first < 3; first++) {
+        rng_normals(key, (uint64_t)first * 1000003, 700, 0.02, 0.03, row);
+        for (uint64_t i = 0; i < 700; i++) {
+            double one = rng_normal(key, (uint64_t)first * 1000003 + i, 0.02, 0.03);
+
+            assert_memory_equal(&row[i], &one, sizeof one);
+        }
+    }
+}
+
 static void test_below_is_unbiased(void **state)
 {
     struct rng_key key = rng_key_of(1, "below");
@@ -81,6 +98,7 @@ int main(void)
         cmocka_unit_test(test_known_answers),
         cmocka_unit_test(test_normal_moments_and_cut),
         cmocka_unit_test(test_golden_bits),
+        cmocka_unit_test(test_rows_of_normals),
         cmocka_unit_test(test_below_is_unbiased),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -57,6 +57,31 @@ static void test_rules_name_both_options(void **state)
     assert_text_refused("profiling: {profile_freq: 3}\n", 1, TEXTS("profiling.profiler_warmup=3 (default)"));
 }
 
+/* A dataset named on the command line is never replaced by what a file keeps for another one. */
+static void test_fallback_belongs_to_its_dataset(void **state)
+{
+    static const char file[] = "training: {dataset: a.txt, dataset_fallback: b.txt}\n";
+    struct config *c;
+
+    (void)state;
+    c = config_of_text_and(file, TEXTS("training.steps=3"));
+    assert_int_equal(c->training.dataset_fallback.n, 1);
+    config_destroy(c);
+    c = config_of_text_and(file, TEXTS("training.dataset=c.txt"));
+    assert_int_equal(c->training.dataset_fallback.n, 0);
+    config_destroy(c);
+    c = config_of_text_and(file, TEXTS("training.dataset_path=elsewhere"));
+    assert_int_equal(c->training.dataset_fallback.n, 0);
+    config_destroy(c);
+    c = config_of_text_and(file, TEXTS("training.dataset=c.txt", "training.dataset_fallback=d.txt"));
+    assert_int_equal(c->training.dataset_fallback.n, 1);
+    assert_string_equal(c->training.dataset_fallback.item[0], "d.txt");
+    config_destroy(c);
+    c = config_of_text_and(file, TEXTS("training.dataset_fallback=d.txt"));
+    assert_int_equal(c->training.dataset_fallback.n, 1);
+    config_destroy(c);
+}
+
 static void test_each_given_value_means_something(void **state)
 {
     (void)state;
@@ -217,6 +242,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_limits_and_frequencies),
         cmocka_unit_test(test_rules_name_both_options),
+        cmocka_unit_test(test_fallback_belongs_to_its_dataset),
         cmocka_unit_test(test_each_given_value_means_something),
         cmocka_unit_test(test_float64_is_whole),
         cmocka_unit_test(test_parameter_groups),

@@ -377,6 +377,10 @@ static void test_failures(void **state)
     temp_write_text(&s.t, "data/b.txt", "");
     assert_int_equal(data_prepare(&s.spec, s.pool, NULL, NULL, &p, &e), ERR_CONFIG);
     assert_non_null(strstr(e.message, "1 empty, 1 only white space"));
+    s.spec.tokenizer = DATA_TOKENIZER_AUTO;
+    assert_int_equal(data_prepare(&s.spec, s.pool, NULL, NULL, &p, &e), ERR_CONFIG);
+    assert_non_null(strstr(e.message, "1 empty, 1 only white space"));
+    s.spec.tokenizer = "byte";
     temp_write_text(&s.t, "data/bad.jsonl", "{\"text\":\"ok\"}\n{\"text\":}\n");
     assert_int_equal(data_prepare(&s.spec, s.pool, NULL, NULL, &p, &e), ERR_FORMAT);
     assert_non_null(strstr(e.message, "bad.jsonl, line 2"));
@@ -439,7 +443,7 @@ static void test_out_of_memory(void **state)
 static void test_places_and_fallback(void **state)
 {
     static const int32_t want[] = {BOS, 'x', EOS};
-    const char *given = "rel.txt", *fallback = "other.txt", *both[] = {"other.txt", "rel.txt"};
+    const char *given = "rel.txt", *fallback = "other.txt", *absent = "absent.txt", *both[] = {"other.txt", "rel.txt"};
     struct data_prepared p;
     struct scene s;
     struct error e;
@@ -451,6 +455,11 @@ static void test_places_and_fallback(void **state)
     s.spec.source.paths = &given;
     s.spec.folder = s.t.folder;
     assert_int_equal(data_prepare(&s.spec, NULL, NULL, NULL, &p, &e), ERR_MISSING);
+    s.spec.fallback = &absent;
+    s.spec.n_fallback = 1;
+    assert_int_equal(data_prepare(&s.spec, NULL, NULL, NULL, &p, &e), ERR_MISSING);
+    assert_non_null(strstr(e.message, "rel.txt"));
+    assert_non_null(strstr(e.message, "absent.txt"));
     s.spec.fallback = &fallback;
     s.spec.n_fallback = 1;
     expect_tokens(&s, want, 3);

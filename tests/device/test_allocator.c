@@ -59,6 +59,33 @@ static void test_reuse_and_statistics(void **state)
     device_close(d);
 }
 
+/* Zeros, whether the memory is new, was another's before, or is a part of it. */
+static void test_zeros(void **state)
+{
+    struct device *d = open_cpu(0);
+    struct error e = {0};
+    size_t bytes = 3 << 20;
+
+    (void)state;
+    for (int round = 0; round < 3; round++) {
+        unsigned char *a, *b, *c;
+
+        assert_int_equal(device_alloc_zeros(d, bytes, MEMORY_STASH, "a", (void **)&a, &e), ERR_NONE);
+        assert_int_equal(device_alloc_zeros(d, bytes / 3, MEMORY_STASH, "b", (void **)&b, &e), ERR_NONE);
+        for (size_t i = 0; i < bytes; i++) assert_int_equal(a[i], 0);
+        for (size_t i = 0; i < bytes / 3; i++) assert_int_equal(b[i], 0);
+        memset(a, 7, bytes);
+        memset(b, 8, bytes / 3);
+        device_free(d, a);
+        assert_int_equal(device_alloc_zeros(d, bytes / 2, MEMORY_STASH, "c", (void **)&c, &e), ERR_NONE);
+        for (size_t i = 0; i < bytes / 2; i++) assert_int_equal(c[i], 0);
+        memset(c, 9, bytes / 2);
+        device_free(d, c);
+        device_free(d, b);
+    }
+    device_close(d);
+}
+
 /* Blocks never overlap and keep their contents; after all are freed every segment is one block again. */
 static void test_random_traffic(void **state)
 {
@@ -145,7 +172,8 @@ static void test_unknown_kind(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_reuse_and_statistics), cmocka_unit_test(test_random_traffic), cmocka_unit_test(test_retry_after_trim),
+        cmocka_unit_test(test_reuse_and_statistics), cmocka_unit_test(test_zeros), cmocka_unit_test(test_random_traffic),
+        cmocka_unit_test(test_retry_after_trim),
         cmocka_unit_test(test_out_of_memory_says_who), cmocka_unit_test(test_unknown_kind),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

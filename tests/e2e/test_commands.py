@@ -89,6 +89,10 @@ for line in TRAIN.strip().splitlines():
     code, out, errors = place.run(dump, arguments[1:] + CUT, **environment)
     text = out + errors
     place.check(code == 0 or refused(code, text), f"`{line}` runs or is refused by name, not exit code {code}", text[-2000:])
+    if "create_seed_checkpoint" in line:
+        place.check(set(place.checkpoints(dump)) == {0} and not place.rows(dump), "a seed checkpoint is step-0, without a step", text[-2000:])
+        code, out, errors = place.run(place.new_dump(), [*CUT, "--checkpoint.enable", f"checkpoint.initial_load_path={dump}/checkpoint/step-0"])
+        place.check(code == 0, f"two ranks begin from the seed checkpoint, not exit code {code}", out + errors)
 
 # where a run has left its default dump folder; it is no clone, so names of configurations are found beside the program
 code, out, errors = place.run(place.folder / "outputs", ["--config", "llama3_debugmodel", *CUT, "--checkpoint.enable"])

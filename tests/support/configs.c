@@ -8,6 +8,8 @@
 #include <string.h>
 #include <cmocka.h>
 
+#include "tests/support/temp.h"
+
 static err_t load(struct config **c, const char *yaml, const char *const *arguments,
                   struct config_problems *p, struct error *e)
 {
@@ -49,6 +51,21 @@ static void refused(const char *yaml, const char *const *arguments, int n, const
 struct config *config_of_text(const char *yaml)
 {
     return good(yaml, NULL);
+}
+struct config *config_of_text_and(const char *yaml, const char *const *arguments)
+{
+    const char *all[16] = {"--config"};
+    struct config *c;
+    struct temp t;
+    int n = 2;
+
+    temp_make(&t);
+    all[1] = temp_write_text(&t, "test.yaml", yaml);
+    while (*arguments && n < 15) all[n++] = *arguments++;
+    assert_null(*arguments);
+    c = good(NULL, all);
+    temp_remove(&t);
+    return c;
 }
 struct config *config_of_arguments(const char *const *arguments)
 {

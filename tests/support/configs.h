@@ -8,6 +8,7 @@
 
 /* Fail the running cmocka test when there is a problem. The caller destroys the result. */
 struct config *config_of_text(const char *yaml);
+struct config *config_of_text_and(const char *yaml, const char *const *arguments); /* both; through a file of its own */
 struct config *
 config_of_arguments(const char *const *arguments); /* ends with NULL; CONFIG and MODULE are as they are */
 
