@@ -55,6 +55,7 @@ INLINE void patch(const int rows, const int vectors, int64_t depth, const float 
     for (int i = 0; i < rows; i++)
 #pragma GCC unroll 16
         for (int j = 0; j < vectors; j++) sum[i][j] = vec_zero();
+#pragma GCC unroll 4
     for (int64_t k = 0; k < depth; k++, a += a_depth, b += ldb) {
         vec x[3];
 
@@ -119,22 +120,37 @@ INLINE void add_product(int64_t depth, const float *a, const int64_t a_row, cons
 /* to[i][0, ld) = factor * from[i][0, d), zero where there is nothing; rows [0, n) exist. */
 static void pack_rows(const float *from, int64_t stride, int64_t n, int64_t rows, int64_t d, float factor, float *to, int64_t ld)
 {
-    for (int64_t i = 0; i < rows; i++, to += ld) {
-        for (int64_t x = 0; x < ld; x += VEC_WIDTH) {
-            vec_mask m = vec_first(i < n ? larger(0, smaller(d - x, VEC_WIDTH)) : 0);
-
-            vec_store(to + x, vec_mul(vec_of(factor), vec_load_some(from + i * stride + x, m)));
-        }
-    }
+    for (int64_t i = 0; i < n; i++)
+        for (int64_t x = 0; x < ld; x += VEC_WIDTH)
+            vec_store(to + i * ld + x, vec_mul(vec_of(factor), vec_load_n(from + i * stride + x, d - x)));
+    memset(to + n * ld, 0, (size_t)((rows - n) * ld) * sizeof *to);
 }
 
-/* to[tile][x][lane] = factor * from[tile * LANES + lane][x] */
+/* Rows of one head lie a power of two apart, which caches hold badly: the next block is asked for while this one is worked on. */
+INLINE void prefetch_rows(const float *from, int64_t stride, int64_t n, int64_t d)
+{
+    for (int64_t i = 0; i < n; i++)
+        for (int64_t x = 0; x < d; x += 64 / (int64_t)sizeof *from) _mm_prefetch((const char *)(from + i * stride + x), _MM_HINT_T1);
+}
+
+/* to[tile][x][lane] = factor * from[tile * LANES + lane][x], zero where there is no row; rows [0, n) exist. */
 static void pack_lanes(const float *from, int64_t stride, int64_t n, int64_t d, float factor, float *to)
 {
-    for (int64_t i = 0; i < QUERIES; i++) {
+    for (int64_t i = 0; i < QUERIES; i += 8) {
         float *tile = to + i / LANES * LANES * d + i % LANES;
+        int64_t x = 0;
 
-        for (int64_t x = 0; x < d; x++) tile[x * LANES] = i < n ? factor * from[i * stride + x] : 0;
+        for (; x + 8 <= d; x += 8) {
+            __m256 rows[8];
+
+            for (int j = 0; j < 8; j++)
+                rows[j] = i + j < n ? _mm256_mul_ps(_mm256_set1_ps(factor), _mm256_loadu_ps(from + (i + j) * stride + x))
+                                    : _mm256_setzero_ps();
+            transpose_8x8(rows);
+            for (int j = 0; j < 8; j++) _mm256_storeu_ps(tile + (x + j) * LANES, rows[j]);
+        }
+        for (; x < d; x++)
+            for (int j = 0; j < 8; j++) tile[x * LANES + j] = i + j < n ? factor * from[(i + j) * stride + x] : 0;
     }
 }
 
@@ -261,7 +277,8 @@ static void write_out(const struct forward_scratch *s, const struct attention *a
     for (int64_t i = 0; i < s->block.count; i++) {
         float sum = s->sum[i], inverse = sum > 0 ? 1 / sum : sum; /* 0 for no key, NaN stays */
 
-        for (int64_t x = 0; x < a->d_v; x++) out[i * a->ld_out + x] = s->out[i * padded(a->d_v) + x] * inverse;
+        for (int64_t x = 0; x < a->d_v; x += VEC_WIDTH)
+            vec_store_n(out + i * a->ld_out + x, a->d_v - x, vec_mul(vec_load(s->out + i * padded(a->d_v) + x), vec_of(inverse)));
         lse[i] = (float)((s->most[i] + log2((double)sum)) * (double)0x1.62e42fefa39efp-1);
     }
 }
@@ -293,10 +310,13 @@ static void NAME(forward_block)(void *arg, int64_t item, void *scratch)
     }
     block_keys(&s->block, &begin, &end);
     for (int64_t key = begin; key < end; key += KEYS) {
-        int64_t n = smaller(KEYS, a->length - key);
+        int64_t n = smaller(KEYS, a->length - key), next;
 
         pack_rows(k + key * a->ld_k, a->ld_k, n, KEYS, a->d_qk, 1, s->k, ld_k);
         pack_rows(v + key * a->ld_v, a->ld_v, n, KEYS, a->d_v, 1, s->v, ld_v);
+        next = smaller(KEYS, end - key - KEYS);
+        prefetch_rows(k + (key + KEYS) * a->ld_k, a->ld_k, next, a->d_qk);
+        prefetch_rows(v + (key + KEYS) * a->ld_v, a->ld_v, next, a->d_v);
         for (int tile = 0; tile < TILES; tile++) {
             int64_t from, to;
 
@@ -406,10 +426,11 @@ static void pack_queries(struct backward_scratch *s, const struct NAME(backward)
     pack_rows(dout, a->ld_out, s->block.count, QUERIES, a->d_v, 1, s->dout, padded(a->d_v));
     memset(s->dq, 0, (size_t)(QUERIES * padded(a->d_qk)) * sizeof s->dq[0]);
     for (int64_t i = 0; i < QUERIES; i++) {
-        float delta = 0;
+        vec delta = vec_zero();
 
-        for (int64_t x = 0; i < s->block.count && x < a->d_v; x++) delta += out[i * a->ld_out + x] * dout[i * a->ld_out + x];
-        s->delta[i] = delta;
+        for (int64_t x = 0; i < s->block.count && x < a->d_v; x += VEC_WIDTH)
+            delta = vec_fma(vec_load_n(out + i * a->ld_out + x, a->d_v - x), vec_load_n(dout + i * a->ld_out + x, a->d_v - x), delta);
+        s->delta[i] = vec_sum(delta);
         s->lse[i] = i < s->block.count && lse[i] != -INFINITY ? lse[i] * LOG2_E : INFINITY; /* no key: every p is 0 */
     }
 }
@@ -457,14 +478,21 @@ static void NAME(backward_group)(void *arg, int64_t item, void *scratch)
             pack_queries(s, f, token, sequence, head, first);
             block_keys(&s->block, &begin, &end);
             for (int64_t key = begin; key < end; key += KEYS) {
-                int64_t n = smaller(KEYS, a->length - key);
+                int64_t n = smaller(KEYS, a->length - key), next = smaller(KEYS, end - key - KEYS);
+                int64_t at_next_k = at_k + (key + KEYS) * a->ld_k, at_next_v = at_v + (key + KEYS) * a->ld_v;
 
                 pack_rows(f->k + at_k + key * a->ld_k, a->ld_k, n, KEYS, a->d_qk, 1, s->k, padded(a->d_qk));
                 pack_rows(f->v + at_v + key * a->ld_v, a->ld_v, n, KEYS, a->d_v, 1, s->v, padded(a->d_v));
+                prefetch_rows(f->k + at_next_k, a->ld_k, next, a->d_qk);
+                prefetch_rows(f->v + at_next_v, a->ld_v, next, a->d_v);
+                prefetch_rows(f->dk + at_next_k, a->ld_k, next, a->d_qk);
+                prefetch_rows(f->dv + at_next_v, a->ld_v, next, a->d_v);
                 backward_keys(s, a, key, n, f->dk + at_k + key * a->ld_k, f->dv + at_v + key * a->ld_v);
             }
             for (int64_t i = 0; i < s->block.count; i++)
-                for (int64_t x = 0; x < a->d_qk; x++) dq[i * a->ld_q + x] = s->dq[i * padded(a->d_qk) + x] * (float)a->scale;
+                for (int64_t x = 0; x < a->d_qk; x += VEC_WIDTH)
+                    vec_store_n(dq + i * a->ld_q + x, a->d_qk - x,
+                                vec_mul(vec_load(s->dq + i * padded(a->d_qk) + x), vec_of((float)a->scale)));
         }
 }
 

@@ -20,26 +20,6 @@ enum {
     MR = VEC_WIDTH == 16 ? 12 : 6,       /* 2 MR sums, 2 vectors of b and one of a fill the registers */
 };
 
-/* 8 rows of 8 floats become 8 columns. */
-INLINE void transpose_8x8(__m256 r[8])
-{
-    __m256 t[8], s[8];
-
-    for (int i = 0; i < 8; i += 2) {
-        t[i] = _mm256_unpacklo_ps(r[i], r[i + 1]);
-        t[i + 1] = _mm256_unpackhi_ps(r[i], r[i + 1]);
-    }
-    for (int i = 0; i < 8; i += 4)
-        for (int j = 0; j < 2; j++) {
-            s[i + 2 * j] = _mm256_shuffle_ps(t[i + j], t[i + j + 2], 0x44);
-            s[i + 2 * j + 1] = _mm256_shuffle_ps(t[i + j], t[i + j + 2], 0xee);
-        }
-    for (int i = 0; i < 4; i++) {
-        r[i] = _mm256_permute2f128_ps(s[i], s[i + 4], 0x20);
-        r[i + 4] = _mm256_permute2f128_ps(s[i], s[i + 4], 0x31);
-    }
-}
-
 /* panel[k][i] = p[i * across + k] for i < n, zero for n <= i < r, for the k that come in whole eights; returns how many. Stores are 8
  * wide: what they write too far is written over by the next, since later rows come first and later k last. */
 INLINE int64_t pack_transposed_float32(const float *p, int64_t across, int64_t n, int64_t depth, const int64_t r, float *panel)

@@ -149,6 +149,26 @@ INLINE double vecd_sum(vecd a)
     return sum;
 }
 
+/* 8 rows of 8 floats become 8 columns. */
+INLINE void transpose_8x8(__m256 r[8])
+{
+    __m256 t[8], s[8];
+
+    for (int i = 0; i < 8; i += 2) {
+        t[i] = _mm256_unpacklo_ps(r[i], r[i + 1]);
+        t[i + 1] = _mm256_unpackhi_ps(r[i], r[i + 1]);
+    }
+    for (int i = 0; i < 8; i += 4)
+        for (int j = 0; j < 2; j++) {
+            s[i + 2 * j] = _mm256_shuffle_ps(t[i + j], t[i + j + 2], 0x44);
+            s[i + 2 * j + 1] = _mm256_shuffle_ps(t[i + j], t[i + j + 2], 0xee);
+        }
+    for (int i = 0; i < 4; i++) {
+        r[i] = _mm256_permute2f128_ps(s[i], s[i + 4], 0x20);
+        r[i + 4] = _mm256_permute2f128_ps(s[i], s[i + 4], 0x31);
+    }
+}
+
 /* 2^r for |r| <= 1/2, relative error below 2e-7: a polynomial fitted for the least relative error. */
 INLINE vec vec_exp2_small(vec r)
 {
