@@ -2,9 +2,9 @@
 /*
  * Times the kernels at shapes of real training: one JSON line per case, with the best of several runs.
  *
- * usage: bench_kernels [--kernel NAME] [--level auto|avx512|avx2|reference] [--type float32|float64] [--threads N] [--repeat N]
- *                      [--with-reference] [--list]
- * --kernel takes the kernels whose names contain NAME; --with-reference also times the reference (once: it is slow) and gives the
+ * usage: bench_kernels [--kernel NAME] [--shape TEXT] [--level auto|avx512|avx2|reference] [--type float32|float64] [--threads N]
+ *                      [--repeat N] [--with-reference] [--list]
+ * --kernel and --shape take the cases whose kernels and shapes contain the text; --with-reference also times the reference (once: it is slow) and gives the
  * ratio; --list only prints the cases.
  */
 #include <stdio.h>
@@ -19,14 +19,14 @@
 #include "tests/kernels/cases.h"
 
 struct options {
-    const char *kernel, *level, *type;
+    const char *kernel, *shape, *level, *type;
     int threads, repeat;
     bool with_reference, list;
 };
 
 static bool parse(struct options *o, int argc, char **argv)
 {
-    *o = (struct options){.kernel = "", .level = "auto", .type = "float32", .threads = 1, .repeat = 7};
+    *o = (struct options){.kernel = "", .shape = "", .level = "auto", .type = "float32", .threads = 1, .repeat = 7};
     for (int i = 1; i < argc; i++) {
         const char *value = i + 1 < argc ? argv[i + 1] : NULL;
 
@@ -41,6 +41,8 @@ static bool parse(struct options *o, int argc, char **argv)
         if (!value) return false;
         if (strcmp(argv[i], "--kernel") == 0)
             o->kernel = value;
+        else if (strcmp(argv[i], "--shape") == 0)
+            o->shape = value;
         else if (strcmp(argv[i], "--level") == 0)
             o->level = value;
         else if (strcmp(argv[i], "--type") == 0)
@@ -107,6 +109,7 @@ static void bench(const struct kernel_case *c, const struct kernels *k, const st
     struct str s = {0};
 
     kernel_case_text(c, shape);
+    if (!strstr(c->kernel, o->kernel) || !strstr(shape, o->shape)) return;
     json_open(&s, '{');
     text(&s, "kernel", c->kernel);
     text(&s, "shape", shape);
@@ -142,7 +145,7 @@ int main(int argc, char **argv)
     struct error e;
 
     if (!parse(&o, argc, argv) || !dtype_parse(o.type, &type)) {
-        fprintf(stderr, "usage: bench_kernels [--kernel NAME] [--level auto|avx512|avx2|reference] [--type float32|float64]\n"
+        fprintf(stderr, "usage: bench_kernels [--kernel NAME] [--shape TEXT] [--level auto|avx512|avx2|reference] [--type float32|float64]\n"
                         "                     [--threads N] [--repeat N] [--with-reference] [--list]\n");
         return 2;
     }
@@ -154,7 +157,7 @@ int main(int argc, char **argv)
     context.workspace_bytes = kernels_workspace_bytes(k, o.threads);
     context.workspace = mem_aligned(64, context.workspace_bytes);
     for (int i = 0; i < kernel_cases_count; i++)
-        if (kernel_cases[i].is_bench && strstr(kernel_cases[i].kernel, o.kernel)) bench(&kernel_cases[i], k, reference, &context, &o);
+        if (kernel_cases[i].is_bench) bench(&kernel_cases[i], k, reference, &context, &o);
     mem_free(context.workspace);
     pool_destroy(device.pool);
     return 0;

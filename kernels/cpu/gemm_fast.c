@@ -90,8 +90,7 @@ INLINE void NAME(pack)(const REAL *p, int64_t across, int64_t along, int64_t n, 
     int64_t k = 0;
 
     if (across == 1 && n == r) {
-        for (; k < depth; k++, panel += r)
-            for (int64_t i = 0; i < r; i++) panel[i] = p[k * along + i];
+        for (; k < depth; k++) memcpy(panel + k * r, p + k * along, (size_t)r * sizeof *p);
         return;
     }
     if (along == 1) k = PACK_TRANSPOSED(p, across, n, depth, r, panel);
