@@ -21,19 +21,15 @@ enum {
     SCORE_ROWS = VEC_WIDTH / 2,        /* keys x 3 vectors of queries in registers */
     SUM_ROWS = VEC_WIDTH == 16 ? 12 : 6, /* rows x 2 vectors of d in registers */
     KEY_STEP = 2 * (VEC_WIDTH == 16 ? 12 : 6), /* a multiple of SCORE_ROWS and of SUM_ROWS */
-    QUERIES = 96,                      /* in a block: a multiple of LANES */
-    KEYS = 96,                         /* in a block: a multiple of KEY_STEP */
+    QUERIES = 48,                      /* in a block: a multiple of LANES */
+    KEYS = 72,                         /* in a block: a multiple of KEY_STEP */
+    PARTS = 8,                         /* most blocks of queries that share a packed block of keys in the forward pass */
+    CHUNK = 32768,                     /* elements of packed keys in the backward pass: at least KEYS * MOST_D */
     TILES = QUERIES / LANES,
     MOST_D = 256,                      /* wider heads go to the reference */
 };
 
 static const float LOG2_E = 0x1.715476p+0f;
-
-/* Where a head of one sequence lies. */
-struct head {
-    const float *q, *k, *v, *out, *dout, *lse;
-    const int32_t *start; /* document_start of the sequence, or NULL */
-};
 
 /* A block of queries of one head. */
 struct block {
@@ -71,50 +67,31 @@ INLINE void patch(const int rows, const int vectors, int64_t depth, const float 
     }
 }
 
-/* out[i][j] = keep[i] * out[i][j] + (a b)[i][j] for `rows` rows and d columns, d padded in b and, unless `is_exact`, in out;
- * only the first `valid` rows exist. keep NULL: 1. */
+/* out[i][j] = keep[i] * out[i][j] + (a b)[i][j] for SUM_ROWS rows and `vectors` vectors. keep NULL: 1. */
 INLINE void add_columns(const int vectors, int64_t depth, const float *a, const int64_t a_row, const int64_t a_depth, const float *b,
-                        int64_t ldb, float *out, int64_t ldo, const float *keep, int64_t valid, int64_t width)
+                        float *out, int64_t ld, const float *keep)
 {
     vec sum[SUM_ROWS][3];
-    vec_mask last = vec_first(smaller(width - (vectors - 1) * VEC_WIDTH, VEC_WIDTH));
 
-    patch(SUM_ROWS, vectors, depth, a, a_row, a_depth, b, ldb, sum);
-    if (valid >= SUM_ROWS && width >= vectors * VEC_WIDTH) {
-#pragma GCC unroll 16
-        for (int i = 0; i < SUM_ROWS; i++)
-#pragma GCC unroll 16
-            for (int j = 0; j < vectors; j++) {
-                float *p = out + i * ldo + j * VEC_WIDTH;
-
-                vec_store(p, keep ? vec_fma(vec_load(p), vec_of(keep[i]), sum[i][j]) : vec_add(vec_load(p), sum[i][j]));
-            }
-        return;
-    }
+    patch(SUM_ROWS, vectors, depth, a, a_row, a_depth, b, ld, sum);
 #pragma GCC unroll 16
     for (int i = 0; i < SUM_ROWS; i++)
 #pragma GCC unroll 16
         for (int j = 0; j < vectors; j++) {
-            float *p = out + i * ldo + j * VEC_WIDTH;
-            vec_mask m = j + 1 < vectors ? vec_first(VEC_WIDTH) : last;
+            float *p = out + i * ld + j * VEC_WIDTH;
 
-            if (i >= valid) continue;
-            if (keep)
-                vec_store_some(p, m, vec_fma(vec_load_some(p, m), vec_of(keep[i]), sum[i][j]));
-            else
-                vec_store_some(p, m, vec_add(vec_load_some(p, m), sum[i][j]));
+            vec_store(p, keep ? vec_fma(vec_load(p), vec_of(keep[i]), sum[i][j]) : vec_add(vec_load(p), sum[i][j]));
         }
 }
 
-/* The same for SUM_ROWS rows and all d columns. */
-INLINE void add_product(int64_t depth, const float *a, const int64_t a_row, const int64_t a_depth, const float *b, int64_t ldb, float *out,
-                        int64_t ldo, const float *keep, int64_t valid, int64_t d)
+/* The same for whole rows of b and out, which have ld elements. */
+INLINE void add_product(int64_t depth, const float *a, const int64_t a_row, const int64_t a_depth, const float *b, float *out, int64_t ld,
+                        const float *keep)
 {
     int64_t j = 0;
 
-    for (; d - j > VEC_WIDTH; j += 2 * VEC_WIDTH)
-        add_columns(2, depth, a, a_row, a_depth, b + j, ldb, out + j, ldo, keep, valid, d - j);
-    if (j < d) add_columns(1, depth, a, a_row, a_depth, b + j, ldb, out + j, ldo, keep, valid, d - j);
+    for (; ld - j > VEC_WIDTH; j += 2 * VEC_WIDTH) add_columns(2, depth, a, a_row, a_depth, b + j, out + j, ld, keep);
+    if (j < ld) add_columns(1, depth, a, a_row, a_depth, b + j, out + j, ld, keep);
 }
 
 /* to[i][0, ld) = factor * from[i][0, d), zero where there is nothing; rows [0, n) exist. */
@@ -126,11 +103,16 @@ static void pack_rows(const float *from, int64_t stride, int64_t n, int64_t rows
     memset(to + n * ld, 0, (size_t)((rows - n) * ld) * sizeof *to);
 }
 
-/* Rows of one head lie a power of two apart, which caches hold badly: the next block is asked for while this one is worked on. */
-INLINE void prefetch_rows(const float *from, int64_t stride, int64_t n, int64_t d)
+/* to[i][0, d) (+)= factor * from[i][0, d) for n rows: the way back. */
+INLINE void unpack_rows(const float *from, int64_t ld, int64_t n, int64_t d, float factor, bool add, float *to, int64_t stride)
 {
     for (int64_t i = 0; i < n; i++)
-        for (int64_t x = 0; x < d; x += 64 / (int64_t)sizeof *from) _mm_prefetch((const char *)(from + i * stride + x), _MM_HINT_T1);
+        for (int64_t x = 0; x < d; x += VEC_WIDTH) {
+            vec y = vec_mul(vec_load(from + i * ld + x), vec_of(factor));
+            float *p = to + i * stride + x;
+
+            vec_store_n(p, d - x, add ? vec_add(vec_load_n(p, d - x), y) : y);
+        }
 }
 
 /* to[tile][x][lane] = factor * from[tile * LANES + lane][x], zero where there is no row; rows [0, n) exist. */
@@ -214,72 +196,90 @@ INLINE bool is_whole(const struct block *b, int tile, int64_t key)
 
 /* ---- forward ---- */
 
-struct forward_scratch {
+/* What a block of queries of one head has gathered so far. */
+struct forward_part {
     struct block block;
     float q[MOST_D * QUERIES];      /* [TILES][d_qk][LANES] */
-    float k[KEYS * MOST_D], v[KEYS * MOST_D];
-    float p[KEYS * LANES];          /* scores, then exponentials */
     float out[QUERIES * MOST_D];
     float most[QUERIES], sum[QUERIES], keep[QUERIES];
 };
 
-/* Scores of the tile's queries with the packed keys, in p; most[] grows with them. */
-static void score_tile(struct forward_scratch *s, const struct attention *a, int tile, int64_t key, int64_t from, int64_t to)
+struct forward_scratch {
+    float k[KEYS * MOST_D], v[KEYS * MOST_D];
+    float p[KEYS * LANES];          /* scores, then exponentials */
+    struct forward_part part[PARTS];
+};
+
+/* Scores of the tile's queries with the packed keys, in s->p; most[] grows with them. */
+static void score_tile(struct forward_scratch *s, struct forward_part *part, const struct attention *a, int tile, int64_t key, int64_t from,
+                       int64_t to)
 {
     int64_t ld = padded(a->d_qk), query = tile * LANES;
     vec top[3], sum[SCORE_ROWS][3];
 
-    for (int j = 0; j < 3; j++) top[j] = vec_load(s->most + query + j * VEC_WIDTH);
+    for (int j = 0; j < 3; j++) top[j] = vec_load(part->most + query + j * VEC_WIDTH);
     for (int64_t row = from; row < to; row += SCORE_ROWS) {
-        bool whole = is_whole(&s->block, tile, key + row);
+        bool whole = is_whole(&part->block, tile, key + row);
 
-        patch(SCORE_ROWS, 3, a->d_qk, s->k + row * ld, ld, 1, s->q + query * a->d_qk, LANES, sum);
+        patch(SCORE_ROWS, 3, a->d_qk, s->k + row * ld, ld, 1, part->q + query * a->d_qk, LANES, sum);
 #pragma GCC unroll 16
         for (int i = 0; i < SCORE_ROWS; i++)
 #pragma GCC unroll 16
             for (int j = 0; j < 3; j++) {
                 vec x = sum[i][j];
 
-                if (!whole) x = masked(x, key + row + i, &s->block, query + j * VEC_WIDTH, vec_of(-INFINITY));
+                if (!whole) x = masked(x, key + row + i, &part->block, query + j * VEC_WIDTH, vec_of(-INFINITY));
                 top[j] = vec_max(top[j], x);
                 vec_store(s->p + (row + i) * LANES + j * VEC_WIDTH, x);
             }
     }
-    for (int j = 0; j < 3; j++) vec_store(s->keep + query + j * VEC_WIDTH, top[j]); /* for now; see soften_tile */
+    for (int j = 0; j < 3; j++) vec_store(part->keep + query + j * VEC_WIDTH, top[j]); /* for now; see soften_tile */
 }
 
 /* p becomes 2^(p - most); sum and keep (what earlier sums are multiplied with) follow. */
-static void soften_tile(struct forward_scratch *s, int tile, int64_t from, int64_t to)
+static void soften_tile(struct forward_scratch *s, struct forward_part *part, int tile, int64_t from, int64_t to)
 {
-    int64_t query = tile * LANES;
-
-    for (int j = 0; j < 3; j++) {
-        float *most = s->most + query + j * VEC_WIDTH, *keep = s->keep + query + j * VEC_WIDTH, *sum = s->sum + query + j * VEC_WIDTH;
-        vec top = vec_load(keep), total = vec_zero(), base, kept;
-        float *p = s->p + j * VEC_WIDTH;
+    for (int64_t query = tile * LANES; query < (tile + 1) * LANES; query += VEC_WIDTH) {
+        vec top = vec_load(part->keep + query), total = vec_zero(), base, kept;
+        float *p = s->p + query % LANES;
 
         base = vec_select(vec_lt(vec_of(-INFINITY), top), top, vec_zero()); /* a query that saw no key yet: no inf - inf */
-        kept = vec_exp2(vec_sub(vec_load(most), base));
+        kept = vec_exp2(vec_sub(vec_load(part->most + query), base));
         for (int64_t row = from; row < to; row++) {
             vec x = vec_exp2(vec_sub(vec_load(p + row * LANES), base));
 
             total = vec_add(total, x);
             vec_store(p + row * LANES, x);
         }
-        vec_store(most, top);
-        vec_store(keep, kept);
-        vec_store(sum, vec_fma(vec_load(sum), kept, total));
+        vec_store(part->most + query, top);
+        vec_store(part->keep + query, kept);
+        vec_store(part->sum + query, vec_fma(vec_load(part->sum + query), kept, total));
     }
 }
 
-static void write_out(const struct forward_scratch *s, const struct attention *a, float *out, float *lse)
+/* The packed keys, which start at `key`, for the queries of one part. */
+static void forward_keys(struct forward_scratch *s, struct forward_part *part, const struct attention *a, int64_t key)
 {
-    for (int64_t i = 0; i < s->block.count; i++) {
-        float sum = s->sum[i], inverse = sum > 0 ? 1 / sum : sum; /* 0 for no key, NaN stays */
+    int64_t ld = padded(a->d_v), from, to;
 
-        for (int64_t x = 0; x < a->d_v; x += VEC_WIDTH)
-            vec_store_n(out + i * a->ld_out + x, a->d_v - x, vec_mul(vec_load(s->out + i * padded(a->d_v) + x), vec_of(inverse)));
-        lse[i] = (float)((s->most[i] + log2((double)sum)) * (double)0x1.62e42fefa39efp-1);
+    for (int tile = 0; tile < TILES; tile++) {
+        tile_rows(&part->block, tile, key, &from, &to);
+        if (from == to) continue;
+        score_tile(s, part, a, tile, key, from, to);
+        soften_tile(s, part, tile, from, to);
+        for (int64_t i = 0; i < LANES; i += SUM_ROWS)
+            add_product(to - from, s->p + from * LANES + i, 1, LANES, s->v + from * ld, part->out + (tile * LANES + i) * ld, ld,
+                        part->keep + tile * LANES + i);
+    }
+}
+
+static void write_out(const struct forward_part *part, const struct attention *a, float *out, float *lse)
+{
+    for (int64_t i = 0; i < part->block.count; i++) {
+        float sum = part->sum[i], inverse = sum > 0 ? 1 / sum : sum; /* 0 for no key, NaN stays */
+
+        unpack_rows(part->out + i * padded(a->d_v), 0, 1, a->d_v, inverse, false, out + i * a->ld_out, 0);
+        lse[i] = (float)((part->most[i] + log2((double)sum)) * (double)0x1.62e42fefa39efp-1);
     }
 }
 
@@ -287,66 +287,64 @@ struct NAME(forward) {
     const struct attention *a;
     const float *q, *k, *v;
     float *out, *lse;
+    int64_t parts; /* of an item, at most PARTS */
 };
 
-/* Item: one block of queries of one head of one sequence. Later blocks see more keys under a causal mask: they come first. */
-static void NAME(forward_block)(void *arg, int64_t item, void *scratch)
+/* Item: `parts` blocks of queries of one head of one sequence. Later blocks see more keys under a causal mask: they come first. */
+static void NAME(forward_blocks)(void *arg, int64_t item, void *scratch)
 {
     const struct NAME(forward) *f = arg;
     const struct attention *a = f->a;
     struct forward_scratch *s = scratch;
-    int64_t heads = a->sequences * a->heads, blocks = (a->length + QUERIES - 1) / QUERIES;
-    int64_t first = (blocks - 1 - item / heads) * QUERIES, sequence = item % heads / a->heads, head = item % heads % a->heads;
-    int64_t token = sequence * a->length, kv_head = head / (a->heads / a->kv_heads), begin, end;
-    int64_t ld_k = padded(a->d_qk), ld_v = padded(a->d_v);
+    int64_t heads = a->sequences * a->heads, rows = f->parts * QUERIES, begin = a->length, end = 0;
+    int64_t first = ((a->length + rows - 1) / rows - 1 - item / heads) * rows, n = smaller(f->parts, (a->length - first + QUERIES - 1) / QUERIES);
+    int64_t sequence = item % heads / a->heads, head = item % heads % a->heads, kv_head = head / (a->heads / a->kv_heads);
+    int64_t token = sequence * a->length, ld_k = padded(a->d_qk), ld_v = padded(a->d_v);
+    const float *q = f->q + (token + first) * a->ld_q + head * a->d_qk;
     const float *k = f->k + token * a->ld_k + kv_head * a->d_qk, *v = f->v + token * a->ld_v + kv_head * a->d_v;
 
-    block_init(&s->block, a, a->document_start ? a->document_start + token : NULL, first);
-    pack_lanes(f->q + (token + first) * a->ld_q + head * a->d_qk, a->ld_q, s->block.count, a->d_qk, (float)(a->scale * LOG2_E), s->q);
-    memset(s->out, 0, (size_t)(QUERIES * ld_v) * sizeof s->out[0]);
-    for (int i = 0; i < QUERIES; i++) {
-        s->most[i] = -INFINITY;
-        s->sum[i] = 0;
+    for (int64_t i = 0; i < n; i++) {
+        struct forward_part *part = &s->part[i];
+        int64_t part_begin, part_end;
+
+        block_init(&part->block, a, a->document_start ? a->document_start + token : NULL, first + i * QUERIES);
+        pack_lanes(q + i * QUERIES * a->ld_q, a->ld_q, part->block.count, a->d_qk, (float)(a->scale * LOG2_E), part->q);
+        memset(part->out, 0, (size_t)(QUERIES * ld_v) * sizeof part->out[0]);
+        memset(part->sum, 0, sizeof part->sum);
+        for (int j = 0; j < QUERIES; j++) part->most[j] = -INFINITY;
+        block_keys(&part->block, &part_begin, &part_end);
+        begin = smaller(begin, part_begin);
+        end = larger(end, part_end);
     }
-    block_keys(&s->block, &begin, &end);
     for (int64_t key = begin; key < end; key += KEYS) {
-        int64_t n = smaller(KEYS, a->length - key), next;
+        int64_t count = smaller(KEYS, a->length - key);
 
-        pack_rows(k + key * a->ld_k, a->ld_k, n, KEYS, a->d_qk, 1, s->k, ld_k);
-        pack_rows(v + key * a->ld_v, a->ld_v, n, KEYS, a->d_v, 1, s->v, ld_v);
-        next = smaller(KEYS, end - key - KEYS);
-        prefetch_rows(k + (key + KEYS) * a->ld_k, a->ld_k, next, a->d_qk);
-        prefetch_rows(v + (key + KEYS) * a->ld_v, a->ld_v, next, a->d_v);
-        for (int tile = 0; tile < TILES; tile++) {
-            int64_t from, to;
-
-            tile_rows(&s->block, tile, key, &from, &to);
-            if (from == to) continue;
-            score_tile(s, a, tile, key, from, to);
-            soften_tile(s, tile, from, to);
-            for (int64_t i = 0; i < LANES; i += SUM_ROWS)
-                add_product(to - from, s->p + from * LANES + i, 1, LANES, s->v + from * ld_v, ld_v, s->out + (tile * LANES + i) * ld_v, ld_v,
-                            s->keep + tile * LANES + i, SUM_ROWS, ld_v);
-        }
+        pack_rows(k + key * a->ld_k, a->ld_k, count, KEYS, a->d_qk, 1, s->k, ld_k);
+        pack_rows(v + key * a->ld_v, a->ld_v, count, KEYS, a->d_v, 1, s->v, ld_v);
+        for (int64_t i = 0; i < n; i++) forward_keys(s, &s->part[i], a, key);
     }
-    write_out(s, a, f->out + (token + first) * a->ld_out + head * a->d_v,
-              f->lse + (sequence * a->heads + head) * a->length + first);
+    for (int64_t i = 0; i < n; i++)
+        write_out(&s->part[i], a, f->out + (token + first + i * QUERIES) * a->ld_out + head * a->d_v,
+                  f->lse + (sequence * a->heads + head) * a->length + first + i * QUERIES);
 }
 
 static bool is_fast(const struct attention *a) { return a->d_qk <= MOST_D && a->d_v <= MOST_D && a->length < 1 << 24; }
 
+/* A result does not depend on its item's other parts, so their number may follow the threads: enough items to share out evenly. */
 void NAME(attention_forward)(struct kernel_context *c, const struct attention *a, const void *q, const void *k, const void *v, void *out,
                              void *lse)
 {
     struct NAME(forward) f = {.a = a, .q = q, .k = k, .v = v, .out = out, .lse = lse};
-    int64_t blocks = (a->length + QUERIES - 1) / QUERIES;
+    int64_t heads = a->sequences * a->heads, threads = pool_threads(cpu_pool(c));
 
     if (!is_fast(a)) {
         attention_forward_float32(c, a, q, k, v, out, lse);
         return;
     }
-    BUG_ON(c->workspace_bytes < NAME(attention_workspace)(pool_threads(cpu_pool(c))));
-    cpu_for_items(cpu_pool(c), a->sequences * a->heads * blocks, c->workspace, sizeof(struct forward_scratch), NAME(forward_block), &f);
+    BUG_ON(c->workspace_bytes < NAME(attention_workspace)((int)threads));
+    f.parts = larger(1, smaller(PARTS, heads * a->length / (QUERIES * 8 * threads)));
+    cpu_for_items(cpu_pool(c), heads * ((a->length + f.parts * QUERIES - 1) / (f.parts * QUERIES)), c->workspace,
+                  sizeof(struct forward_scratch), NAME(forward_blocks), &f);
 }
 
 /* ---- backward ---- */
@@ -355,14 +353,15 @@ struct backward_scratch {
     struct block block;
     float q_lanes[MOST_D * QUERIES], dout_lanes[MOST_D * QUERIES]; /* [TILES][d][LANES]; q times scale * log2(e) */
     float q[QUERIES * MOST_D], dout[QUERIES * MOST_D];             /* [QUERIES][padded d]; q times scale */
-    float k[KEYS * MOST_D], v[KEYS * MOST_D];
+    float k[CHUNK], v[CHUNK], dk[CHUNK], dv[CHUNK];                /* [keys of the chunk][padded d] */
     float p[KEYS * QUERIES], ds[KEYS * QUERIES];
     float dq[QUERIES * MOST_D];
     float lse[QUERIES], delta[QUERIES];
 };
 
 /* p = 2^(q k - lse) and ds = p * (dout v - delta) for the tile's queries and the packed keys [from, to); zero for the others. */
-static void score_gradients(struct backward_scratch *s, const struct attention *a, int tile, int64_t key, int64_t from, int64_t to)
+static void score_gradients(struct backward_scratch *s, const struct attention *a, int tile, int64_t key, const float *k, const float *v,
+                            int64_t from, int64_t to)
 {
     int64_t ld_k = padded(a->d_qk), ld_v = padded(a->d_v), query = tile * LANES;
     vec sum[SCORE_ROWS][3];
@@ -377,7 +376,7 @@ static void score_gradients(struct backward_scratch *s, const struct attention *
         float *p = s->p + row * QUERIES + query, *ds = s->ds + row * QUERIES + query;
         bool whole = is_whole(&s->block, tile, key + row);
 
-        patch(SCORE_ROWS, 3, a->d_qk, s->k + row * ld_k, ld_k, 1, s->q_lanes + query * a->d_qk, LANES, sum);
+        patch(SCORE_ROWS, 3, a->d_qk, k + row * ld_k, ld_k, 1, s->q_lanes + query * a->d_qk, LANES, sum);
 #pragma GCC unroll 16
         for (int j = 0; j < 3; j++) {
             vec lse = vec_load(s->lse + query + j * VEC_WIDTH);
@@ -390,7 +389,7 @@ static void score_gradients(struct backward_scratch *s, const struct attention *
                 vec_store(p + i * QUERIES + j * VEC_WIDTH, x);
             }
         }
-        patch(SCORE_ROWS, 3, a->d_v, s->v + row * ld_v, ld_v, 1, s->dout_lanes + query * a->d_v, LANES, sum);
+        patch(SCORE_ROWS, 3, a->d_v, v + row * ld_v, ld_v, 1, s->dout_lanes + query * a->d_v, LANES, sum);
 #pragma GCC unroll 16
         for (int j = 0; j < 3; j++) {
             vec delta = vec_load(s->delta + query + j * VEC_WIDTH);
@@ -419,7 +418,6 @@ static void pack_queries(struct backward_scratch *s, const struct NAME(backward)
     const float *dout = f->dout + (token + first) * a->ld_out + head * a->d_v;
     const float *lse = f->lse + (sequence * a->heads + head) * a->length + first;
 
-    block_init(&s->block, a, a->document_start ? a->document_start + token : NULL, first);
     pack_lanes(q, a->ld_q, s->block.count, a->d_qk, (float)(a->scale * LOG2_E), s->q_lanes);
     pack_lanes(dout, a->ld_out, s->block.count, a->d_v, 1, s->dout_lanes);
     pack_rows(q, a->ld_q, s->block.count, QUERIES, a->d_qk, (float)a->scale, s->q, padded(a->d_qk));
@@ -435,27 +433,43 @@ static void pack_queries(struct backward_scratch *s, const struct NAME(backward)
     }
 }
 
-/* One block of keys for the packed queries: adds to dk, dv (which start at this block's first key) and s->dq. */
-static void backward_keys(struct backward_scratch *s, const struct attention *a, int64_t key, int64_t n, float *dk, float *dv)
+/* One block of keys, which starts at `row` of the chunk and is number `key` of the sequence: adds to dk and dv of the chunk and to dq. */
+static void backward_keys(struct backward_scratch *s, const struct attention *a, int64_t key, int64_t row)
 {
-    int64_t ld_k = padded(a->d_qk), ld_v = padded(a->d_v), least = KEYS, most = 0;
+    int64_t ld_k = padded(a->d_qk), ld_v = padded(a->d_v), least = KEYS, most = 0, from, to;
+    const float *k = s->k + row * ld_k, *v = s->v + row * ld_v;
 
     for (int tile = 0; tile < TILES; tile++) {
-        int64_t from, to;
-
         tile_rows(&s->block, tile, key, &from, &to);
-        score_gradients(s, a, tile, key, from, to);
+        score_gradients(s, a, tile, key, k, v, from, to);
         if (from == to) continue;
         least = smaller(least, from);
         most = larger(most, to);
         for (int64_t i = tile * LANES; i < (tile + 1) * LANES; i += SUM_ROWS)
-            add_product(to - from, s->ds + from * QUERIES + i, 1, QUERIES, s->k + from * ld_k, ld_k, s->dq + i * ld_k, ld_k, NULL, SUM_ROWS,
-                        ld_k);
+            add_product(to - from, s->ds + from * QUERIES + i, 1, QUERIES, k + from * ld_k, s->dq + i * ld_k, ld_k, NULL);
     }
-    for (int64_t row = least; row < smaller(most, n); row += SUM_ROWS) {
-        add_product(QUERIES, s->p + row * QUERIES, QUERIES, 1, s->dout, ld_v, dv + row * a->ld_v, a->ld_v, NULL, n - row, a->d_v);
-        add_product(QUERIES, s->ds + row * QUERIES, QUERIES, 1, s->q, ld_k, dk + row * a->ld_k, a->ld_k, NULL, n - row, a->d_qk);
+    for (int64_t i = least; i < most; i += SUM_ROWS) {
+        add_product(QUERIES, s->p + i * QUERIES, QUERIES, 1, s->dout, s->dv + (row + i) * ld_v, ld_v, NULL);
+        add_product(QUERIES, s->ds + i * QUERIES, QUERIES, 1, s->q, s->dk + (row + i) * ld_k, ld_k, NULL);
     }
+}
+
+/* A block of queries and the keys [chunk, chunk_end), which are packed. The first chunk sets dq, later ones add to it. */
+static void backward_queries(struct backward_scratch *s, const struct NAME(backward) *f, int64_t sequence, int64_t head, int64_t first,
+                             int64_t chunk, int64_t chunk_end)
+{
+    const struct attention *a = f->a;
+    int64_t token = sequence * a->length, begin, end;
+
+    block_init(&s->block, a, a->document_start ? a->document_start + token : NULL, first);
+    block_keys(&s->block, &begin, &end);
+    begin = larger(begin, chunk);
+    end = smaller(end, chunk_end);
+    if (begin >= end && chunk > 0) return;
+    pack_queries(s, f, token, sequence, head, first);
+    for (int64_t key = begin; key < end; key += KEYS) backward_keys(s, a, key, key - chunk);
+    unpack_rows(s->dq, padded(a->d_qk), s->block.count, a->d_qk, (float)a->scale, chunk > 0,
+                f->dq + (token + first) * a->ld_q + head * a->d_qk, a->ld_q);
 }
 
 /* Item: one key-value head of one sequence, with the query heads of its group, which add to the same dk and dv. */
@@ -465,35 +479,21 @@ static void NAME(backward_group)(void *arg, int64_t item, void *scratch)
     const struct attention *a = f->a;
     struct backward_scratch *s = scratch;
     int64_t sequence = item / a->kv_heads, kv_head = item % a->kv_heads, group = a->heads / a->kv_heads, token = sequence * a->length;
-    int64_t at_k = token * a->ld_k + kv_head * a->d_qk, at_v = token * a->ld_v + kv_head * a->d_v, begin, end;
+    int64_t ld_k = padded(a->d_qk), ld_v = padded(a->d_v), chunk = CHUNK / larger(VEC_WIDTH, larger(ld_k, ld_v)) / KEYS * KEYS;
 
-    for (int64_t j = 0; j < a->length; j++) {
-        memset(f->dk + at_k + j * a->ld_k, 0, (size_t)a->d_qk * sizeof(float));
-        memset(f->dv + at_v + j * a->ld_v, 0, (size_t)a->d_v * sizeof(float));
+    for (int64_t key = 0; key < a->length; key += chunk) {
+        int64_t n = smaller(chunk, a->length - key), rows = (n + KEYS - 1) / KEYS * KEYS;
+        int64_t at_k = (token + key) * a->ld_k + kv_head * a->d_qk, at_v = (token + key) * a->ld_v + kv_head * a->d_v;
+
+        pack_rows(f->k + at_k, a->ld_k, n, rows, a->d_qk, 1, s->k, ld_k);
+        pack_rows(f->v + at_v, a->ld_v, n, rows, a->d_v, 1, s->v, ld_v);
+        memset(s->dk, 0, (size_t)(rows * ld_k) * sizeof s->dk[0]);
+        memset(s->dv, 0, (size_t)(rows * ld_v) * sizeof s->dv[0]);
+        for (int64_t head = kv_head * group; head < (kv_head + 1) * group; head++)
+            for (int64_t first = 0; first < a->length; first += QUERIES) backward_queries(s, f, sequence, head, first, key, key + n);
+        unpack_rows(s->dk, ld_k, n, a->d_qk, 1, false, f->dk + at_k, a->ld_k);
+        unpack_rows(s->dv, ld_v, n, a->d_v, 1, false, f->dv + at_v, a->ld_v);
     }
-    for (int64_t head = kv_head * group; head < (kv_head + 1) * group; head++)
-        for (int64_t first = 0; first < a->length; first += QUERIES) {
-            float *dq = f->dq + (token + first) * a->ld_q + head * a->d_qk;
-
-            pack_queries(s, f, token, sequence, head, first);
-            block_keys(&s->block, &begin, &end);
-            for (int64_t key = begin; key < end; key += KEYS) {
-                int64_t n = smaller(KEYS, a->length - key), next = smaller(KEYS, end - key - KEYS);
-                int64_t at_next_k = at_k + (key + KEYS) * a->ld_k, at_next_v = at_v + (key + KEYS) * a->ld_v;
-
-                pack_rows(f->k + at_k + key * a->ld_k, a->ld_k, n, KEYS, a->d_qk, 1, s->k, padded(a->d_qk));
-                pack_rows(f->v + at_v + key * a->ld_v, a->ld_v, n, KEYS, a->d_v, 1, s->v, padded(a->d_v));
-                prefetch_rows(f->k + at_next_k, a->ld_k, next, a->d_qk);
-                prefetch_rows(f->v + at_next_v, a->ld_v, next, a->d_v);
-                prefetch_rows(f->dk + at_next_k, a->ld_k, next, a->d_qk);
-                prefetch_rows(f->dv + at_next_v, a->ld_v, next, a->d_v);
-                backward_keys(s, a, key, n, f->dk + at_k + key * a->ld_k, f->dv + at_v + key * a->ld_v);
-            }
-            for (int64_t i = 0; i < s->block.count; i++)
-                for (int64_t x = 0; x < a->d_qk; x += VEC_WIDTH)
-                    vec_store_n(dq + i * a->ld_q + x, a->d_qk - x,
-                                vec_mul(vec_load(s->dq + i * padded(a->d_qk) + x), vec_of((float)a->scale)));
-        }
 }
 
 void NAME(attention_backward)(struct kernel_context *c, const struct attention *a, const void *q, const void *k, const void *v,
@@ -510,4 +510,9 @@ void NAME(attention_backward)(struct kernel_context *c, const struct attention *
     cpu_for_items(cpu_pool(c), a->sequences * a->kv_heads, c->workspace, sizeof(struct backward_scratch), NAME(backward_group), &f);
 }
 
-size_t NAME(attention_workspace)(int threads) { return (size_t)threads * sizeof(struct backward_scratch); }
+size_t NAME(attention_workspace)(int threads)
+{
+    size_t forward = sizeof(struct forward_scratch), backward = sizeof(struct backward_scratch);
+
+    return (size_t)threads * (forward > backward ? forward : backward);
+}

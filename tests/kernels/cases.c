@@ -83,6 +83,8 @@ const struct kernel_case kernel_cases[] = {
     ATTENTION_BOTH(200, 2, 1, 20, 20, CAUSAL = 2, .document_length = 37),
     ATTENTION_BOTH(97, 2, 2, 128, 128, CAUSAL = 1, .document_length = 60, .attention.window = 20),
     ATTENTION_BOTH(70, 2, 1, 192, 128, CAUSAL = 1, .has_hidden_rows = true, .document_length = 30),
+    ATTENTION_BOTH(450, 3, 1, 16, 12, CAUSAL = 2, .document_length = 170), /* queries in more than one part */
+    ATTENTION_BOTH(200, 2, 1, 256, 200, CAUSAL = 1),                       /* keys in more than one chunk */
     ATTENTION_BOTH(40, 1, 1, 300, 8, CAUSAL = 1),
     ATTENTION_BOTH(2048, 16, 16, 16, 16, CAUSAL = 1, TIMED),
     ATTENTION_BOTH(1024, 12, 4, 64, 64, CAUSAL = 1, TIMED),
