@@ -4,8 +4,8 @@
  *
  * usage: bench_kernels [--kernel NAME] [--shape TEXT] [--level auto|avx512|avx2|reference] [--type float32|float64] [--threads N]
  *                      [--repeat N] [--with-reference] [--list]
- * --kernel and --shape take the cases whose kernels and shapes contain the text; --with-reference also times the reference (once: it is slow) and gives the
- * ratio; --list only prints the cases.
+ * --kernel and --shape take the cases whose kernels and shapes contain the text; --with-reference also times the reference (once: it
+ * is slow) and gives the ratio; --list only prints the cases.
  */
 #include <stdio.h>
 #include <stdlib.h>
