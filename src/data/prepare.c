@@ -376,6 +376,7 @@ static struct data_spec common_spec(const struct config *c)
     s.source.exclude = c->training.dataset_exclude.item;
     s.source.n_exclude = c->training.dataset_exclude.n;
     s.source.separator = c->training.document_separator;
+    s.source.text_field = c->training.text_field;
     return s;
 }
 

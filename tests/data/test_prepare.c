@@ -20,6 +20,7 @@
 #include "base/mem.h"
 #include "data/prepare.h"
 #include "data/tokenizer.h"
+#include "tests/support/configs.h"
 #include "tests/support/temp.h"
 
 enum { BOS = 256, EOS = 257 };
@@ -518,6 +519,39 @@ static void test_synthetic(void **state)
     scene_remove(&s);
 }
 
+/* Every option of the data, each with a value of its own: none may be read and then forgotten. */
+static void test_options_reach_the_description(void **state)
+{
+    struct config *c = config_of_text("training: {dataset: [a, b], dataset_path: in, dataset_exclude: [x, y], dataset_fallback: [f],\n"
+                                      "  text_field: body, document_separator: '%', tokenizer: byte, tokenizer_vocab_size: 777,\n"
+                                      "  cache_folder: kept}\n"
+                                      "validation: {enable: true, dataset: [v], dataset_path: other}\n"
+                                      "debug: {seed: 9}\n");
+    struct data_spec both[] = {data_spec_training(c), data_spec_validation(c)};
+
+    (void)state;
+    for (int i = 0; i < 2; i++) {
+        assert_string_equal(both[i].source.text_field, "body");
+        assert_string_equal(both[i].source.separator, "%");
+        assert_int_equal(both[i].source.n_exclude, 2);
+        assert_string_equal(both[i].source.exclude[1], "y");
+        assert_string_equal(both[i].tokenizer, "byte");
+        assert_int_equal(both[i].tokenizer_vocab_size, 777);
+        assert_string_equal(both[i].cache_folder, "kept");
+        assert_int_equal(both[i].seed, 9);
+    }
+    assert_int_equal(both[0].source.n_paths, 2);
+    assert_string_equal(both[0].source.paths[1], "b");
+    assert_string_equal(both[0].folder, "in");
+    assert_int_equal(both[0].n_fallback, 1);
+    assert_string_equal(both[0].fallback[0], "f");
+    assert_int_equal(both[1].source.n_paths, 1);
+    assert_string_equal(both[1].source.paths[0], "v");
+    assert_string_equal(both[1].folder, "other");
+    assert_int_equal(both[1].n_fallback, 0);
+    config_destroy(c);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -527,7 +561,7 @@ int main(void)
         cmocka_unit_test(test_automatic_tokenizer),     cmocka_unit_test(test_concurrent_builders),
         cmocka_unit_test(test_failures),                cmocka_unit_test(test_out_of_memory),
         cmocka_unit_test(test_places_and_fallback),
-        cmocka_unit_test(test_synthetic),
+        cmocka_unit_test(test_synthetic),               cmocka_unit_test(test_options_reach_the_description),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
