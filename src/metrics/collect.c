@@ -86,7 +86,8 @@ err_t metrics_open(struct metrics **out, const struct metrics_spec *spec, struct
 
     *out = NULL;
     if (spec->log_freq <= 0)
-        return FAIL(e, ERR_CONFIG, "metrics.log_freq must be greater than 0. (it is %d)", spec->log_freq);
+        return FAIL(e, ERR_CONFIG, "metrics.log_freq must be greater than 0. (it is %lld)",
+                    (long long)spec->log_freq);
     m = mem_zalloc(1, sizeof *m);
     if (!m) return FAIL(e, ERR_MEMORY, "out of memory for the metrics of a run");
     m->spec = *spec;

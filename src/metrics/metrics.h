@@ -88,8 +88,8 @@ struct metrics_hooks {
 struct metrics_spec {
     const char *run; /* borrowed */
     int segment;
-    int log_freq;    /* > 0, else ERR_CONFIG "metrics.log_freq must be greater than 0." */
-    int dense_steps; /* the first steps of a run, each logged; 0 = none */
+    int64_t log_freq;    /* > 0, else ERR_CONFIG "metrics.log_freq must be greater than 0." */
+    int64_t dense_steps; /* the first steps of a run, each logged; 0 = none */
 
     /* global counters so far: 0, or from the checkpoint */
     int64_t n_tokens_seen, n_skipped;

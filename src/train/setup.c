@@ -191,8 +191,8 @@ static err_t open_metrics(struct trainer *t, struct error *e)
     const struct config_metrics *c = &t->cfg->metrics;
     struct flops_facts facts = flops_facts_of(t);
     struct str line = {0};
-    struct metrics_spec spec = {.run = t->start.run_id, .segment = t->start.segment, .log_freq = (int)c->log_freq,
-                                .dense_steps = (int)c->dense_steps, .n_tokens_seen = t->start.tokens_seen,
+    struct metrics_spec spec = {.run = t->start.run_id, .segment = t->start.segment, .log_freq = c->log_freq,
+                                .dense_steps = c->dense_steps, .n_tokens_seen = t->start.tokens_seen,
                                 .flops_per_token = flops_per_token(&facts), .memory_bytes = t->device->properties.memory_bytes,
                                 .started_ns = t->spec.started_ns, .world = t->mesh.world, .device = t->device, .trace = &t->trace};
 

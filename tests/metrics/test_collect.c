@@ -311,6 +311,11 @@ static void test_when_a_row_is_due(void **state)
     start(&f, (struct metrics_spec){.log_freq = 5, .dense_steps = 3});
     for (int i = 1; i <= 12; i++) assert_int_equal(metrics_is_due(f.m, i), i <= 3 || i == 5 || i == 10);
     metrics_close(f.m);
+    /* the most that the options take */
+    start(&f, (struct metrics_spec){.log_freq = 1000000000000, .dense_steps = 3000000000});
+    assert_true(metrics_is_due(f.m, 2900000001));
+    assert_false(metrics_is_due(f.m, 3000000001));
+    metrics_close(f.m);
     assert_int_equal(metrics_open(&m, &(struct metrics_spec){.run = "x", .log_freq = 0}, &e), ERR_CONFIG);
     assert_non_null(strstr(e.message, "metrics.log_freq must be greater than 0."));
     metrics_close(m);
