@@ -205,13 +205,8 @@ void executor_close(struct executor *x)
     if (!d) return;
     if (x->slots) clear_slots(x);
     for (int i = 0; x->slots && i < x->spec.n_microbatches * n_units(x); i++) mem_free(x->slots[i].frame);
-    for (int i = 0; x->buffers && i < x->spec.n_microbatches; i++) {
-        device_free(d, x->buffers[i].tokens);
-        device_free(d, x->buffers[i].labels);
-        device_free(d, x->buffers[i].positions);
-        device_free(d, x->buffers[i].document_start);
-    }
     for (int i = 0; x->groups && i < x->spec.model->n_groups; i++) group_close(&x->groups[i]);
+    device_free(d, x->inputs);
     device_free(d, x->scratch);
     device_free(d, x->loss_sum);
     device_free(d, x->kernel.workspace);

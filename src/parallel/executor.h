@@ -53,6 +53,7 @@ struct executor {
     size_t scratch_bytes;
     double *loss_sum;                 /* device, [1] */
     struct batch_buffers *buffers;    /* [n_microbatches] */
+    void *inputs;                     /* device: what the buffers point into */
 };
 
 err_t executor_open(struct executor *x, const struct executor_spec *spec, struct error *e) MUST_CHECK;

@@ -88,21 +88,21 @@ static err_t open_group(struct executor *x, int index, struct error *e)
     return group_open(&x->groups[index], name, members, n, &context, e);
 }
 
+/* One block for the inputs of all microbatches: the allocator searches its blocks, and there may be thousands of microbatches. */
 static err_t open_buffers(struct executor *x, struct error *e)
 {
+    enum { INPUT_ALIGN_BYTES = 64, INPUTS = 4 };
     const struct executor_spec *s = &x->spec;
     size_t tokens = larger((size_t)(s->sequences * s->length), (size_t)(s->validation_sequences * s->validation_length));
-    struct device *d = s->device;
-    err_t rc = ERR_NONE;
+    size_t bytes = (tokens * sizeof(int32_t) + INPUT_ALIGN_BYTES - 1) & ~(size_t)(INPUT_ALIGN_BYTES - 1);
+    err_t rc = device_alloc(s->device, (size_t)s->n_microbatches * INPUTS * bytes, MEMORY_BUFFERS, "inputs", &x->inputs, e);
 
     for (int i = 0; i < s->n_microbatches && !rc; i++) {
-        struct batch_buffers *b = &x->buffers[i];
+        uintptr_t at = (uintptr_t)x->inputs + (size_t)i * INPUTS * bytes;
 
-        b->bytes = tokens * sizeof(int32_t);
-        rc = device_alloc(d, b->bytes, MEMORY_BUFFERS, "tokens", (void **)&b->tokens, e);
-        if (!rc) rc = device_alloc(d, b->bytes, MEMORY_BUFFERS, "labels", (void **)&b->labels, e);
-        if (!rc) rc = device_alloc(d, b->bytes, MEMORY_BUFFERS, "positions", (void **)&b->positions, e);
-        if (!rc) rc = device_alloc(d, b->bytes, MEMORY_BUFFERS, "document starts", (void **)&b->document_start, e);
+        x->buffers[i] = (struct batch_buffers){.tokens = (int32_t *)at, .labels = (int32_t *)(at + bytes),
+                                               .positions = (int32_t *)(at + 2 * bytes), .document_start = (int32_t *)(at + 3 * bytes),
+                                               .bytes = bytes};
     }
     for (int i = 0; i < s->n_microbatches * s->model->n_units && !rc; i++) {
         struct slot *slot = &x->slots[i];

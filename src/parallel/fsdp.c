@@ -8,6 +8,8 @@ struct pass {
     const struct action_list *in;
     const struct fsdp_facts *facts;
     bool *is_gathered; /* [n_groups] */
+    int n_microbatches;
+    int *last_of_microbatch, *last_of_list; /* [n_groups][n_microbatches] and [n_groups]: the last action that adds to gradients */
 };
 
 static int group_at(const struct pass *p, int i) { return p->facts->group_of_unit[p->in->items[i].index]; }
@@ -54,13 +56,22 @@ static bool should_free(const struct pass *p, int i, int next)
 
 static bool writes_gradients(const struct action *a) { return a->kind == ACTION_BACKWARD_WEIGHT; }
 
-/* Is i the last action that adds to the gradients of group g, within its microbatch or within the whole list? */
-static bool is_last_gradient(const struct pass *p, int i, int g, bool within_microbatch)
+/* Finds the last action that adds to the gradients of each group: of each microbatch, and of the whole list. */
+static err_t find_last_gradients(struct pass *p, struct error *e)
 {
-    for (int j = next_use(p, i, g); j < p->in->n; j = next_use(p, j, g))
-        if (writes_gradients(&p->in->items[j]) && (!within_microbatch || p->in->items[j].microbatch == p->in->items[i].microbatch))
-            return false;
-    return true;
+    size_t n_groups = (size_t)p->facts->n_groups;
+
+    for (int i = 0; i < p->in->n; i++)
+        if (p->in->items[i].microbatch >= p->n_microbatches) p->n_microbatches = p->in->items[i].microbatch + 1;
+    p->last_of_microbatch = mem_zalloc(n_groups * (size_t)p->n_microbatches, sizeof(int));
+    p->last_of_list = mem_zalloc(n_groups, sizeof(int));
+    if (!p->last_of_microbatch || !p->last_of_list) return FAIL(e, ERR_MEMORY, "out of memory for the sharding pass");
+    for (int i = 0; i < p->in->n; i++) {
+        if (!writes_gradients(&p->in->items[i])) continue;
+        p->last_of_microbatch[group_at(p, i) * p->n_microbatches + p->in->items[i].microbatch] = i;
+        p->last_of_list[group_at(p, i)] = i;
+    }
+    return ERR_NONE;
 }
 
 static err_t after(struct pass *p, int i, struct error *e)
@@ -74,8 +85,9 @@ static err_t after(struct pass *p, int i, struct error *e)
         rc = action_list_add(p->out, ACTION_FREE, g, a->microbatch, e);
     }
     if (rc || !writes_gradients(a)) return rc;
-    if (p->facts->n_shards > 1 && is_last_gradient(p, i, g, true)) rc = action_list_add(p->out, ACTION_REDUCE, g, a->microbatch, e);
-    if (!rc && p->facts->n_replicas > 1 && is_last_gradient(p, i, g, false))
+    if (p->facts->n_shards > 1 && i == p->last_of_microbatch[g * p->n_microbatches + a->microbatch])
+        rc = action_list_add(p->out, ACTION_REDUCE, g, a->microbatch, e);
+    if (!rc && p->facts->n_replicas > 1 && i == p->last_of_list[g])
         rc = action_list_add(p->out, ACTION_REPLICATE, g, a->microbatch, e);
     return rc;
 }
@@ -83,9 +95,8 @@ static err_t after(struct pass *p, int i, struct error *e)
 err_t fsdp_pass(struct action_list *out, const struct action_list *compute, const struct fsdp_facts *facts, struct error *e)
 {
     struct pass p = {.out = out, .in = compute, .facts = facts, .is_gathered = mem_zalloc((size_t)facts->n_groups, sizeof(bool))};
-    err_t rc = ERR_NONE;
+    err_t rc = p.is_gathered ? find_last_gradients(&p, e) : FAIL(e, ERR_MEMORY, "out of memory for the sharding pass");
 
-    if (!p.is_gathered) return FAIL(e, ERR_MEMORY, "out of memory for the sharding pass");
     for (int i = 0; i < compute->n && !rc; i++) {
         const struct action *a = &compute->items[i];
 
@@ -94,5 +105,7 @@ err_t fsdp_pass(struct action_list *out, const struct action_list *compute, cons
         if (!rc) rc = after(&p, i, e);
     }
     mem_free(p.is_gathered);
+    mem_free(p.last_of_microbatch);
+    mem_free(p.last_of_list);
     return rc;
 }

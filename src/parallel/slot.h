@@ -12,7 +12,7 @@ struct slot {
 };
 
 struct batch_buffers {
-    int32_t *tokens, *labels, *positions, *document_start; /* device, `bytes` each */
+    int32_t *tokens, *labels, *positions, *document_start; /* device, `bytes` each, in the executor's `inputs` */
     size_t bytes;
     struct batch_view view;
 };
