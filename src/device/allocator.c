@@ -30,6 +30,8 @@ struct allocator {
     int64_t limit_bytes;
     struct segment *segments;
     struct memory_stats stats;
+    long fault_countdown; /* armed by tests alone; -1 = off */
+    bool fault_fired;
 };
 
 err_t allocator_create(struct allocator **out, struct device *d, int64_t limit_bytes, struct error *e)
@@ -40,7 +42,22 @@ err_t allocator_create(struct allocator **out, struct device *d, int64_t limit_b
     if (!a) return FAIL(e, ERR_MEMORY, "out of memory while opening the device");
     a->device = d;
     a->limit_bytes = limit_bytes;
+    a->fault_countdown = -1;
     return ERR_NONE;
+}
+
+void allocator_fault_arm(struct allocator *a, long n)
+{
+    a->fault_countdown = n;
+    a->fault_fired = false;
+}
+
+bool allocator_fault_fired(const struct allocator *a) { return a->fault_fired; }
+
+static bool fault_hits(struct allocator *a)
+{
+    if (a->fault_countdown < 0 || a->fault_countdown-- > 0) return false;
+    return a->fault_fired = true;
 }
 
 static void release_segment(struct allocator *a, struct segment *s)
@@ -166,17 +183,17 @@ err_t allocator_alloc(struct allocator *a, size_t bytes, enum memory_kind kind, 
     *is_zero = true;
     if (!bytes) return ERR_NONE;
     if (rounded < bytes) return FAIL(e, ERR_MEMORY, "%zu bytes for \"%s\" are more than any device has", bytes, label);
+    if (fault_hits(a)) {
+        FAIL(&reason, ERR_MEMORY, "planted fault");
+        goto failed;
+    }
     b = best_fit(a, rounded, is_small);
     if (!b && add_segment(a, segment, is_small, &reason)) b = best_fit(a, rounded, is_small);
     if (!b && allocator_trim(a) > 0 && add_segment(a, segment, is_small, &reason)) {
         a->stats.alloc_retries++;
         b = best_fit(a, rounded, is_small);
     }
-    if (!b) {
-        a->stats.ooms++;
-        explain(a, bytes, label, reason.message, e);
-        return ERR_MEMORY;
-    }
+    if (!b) goto failed;
     split(b, rounded, is_small ? ALLOCATOR_ALIGN : ALLOCATOR_SPLIT_REST);
     *is_zero = b->is_zero;
     b->is_free = b->is_zero = false;
@@ -190,6 +207,10 @@ err_t allocator_alloc(struct allocator *a, size_t bytes, enum memory_kind kind, 
     raise_to(&a->stats.kind_highest_bytes[kind], a->stats.kind_bytes[kind]);
     *out = b->address;
     return ERR_NONE;
+failed:
+    a->stats.ooms++;
+    explain(a, bytes, label, reason.message, e);
+    return ERR_MEMORY;
 }
 
 /* Takes the right neighbour into b when both are free. */

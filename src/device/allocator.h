@@ -29,6 +29,11 @@ void allocator_free(struct allocator *a, void *p);
 void allocator_stats(const struct allocator *a, struct memory_stats *out);
 void allocator_reset_peaks(struct allocator *a);
 
+/* Tests only: the n-th block asked for from now (0 = the next) is refused, as if the device had no memory left, once. Negative
+ * disarms. */
+void allocator_fault_arm(struct allocator *a, long n);
+bool allocator_fault_fired(const struct allocator *a);
+
 /* Gives every wholly free segment back to the device; returns the bytes given back. */
 int64_t allocator_trim(struct allocator *a);
 

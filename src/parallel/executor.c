@@ -145,7 +145,6 @@ static err_t upload(struct executor *x, int index, const struct microbatch *m, s
     return rc;
 }
 
-/* Whatever a failed run left in flight. */
 static void clear_slots(struct executor *x)
 {
     for (int i = 0; i < x->spec.n_microbatches * n_units(x); i++) {
@@ -156,6 +155,13 @@ static void clear_slots(struct executor *x)
         give(x, &s->out);
         give(x, &s->dout);
     }
+}
+
+/* Whatever a failed run left in flight. */
+static void abandon(struct executor *x)
+{
+    clear_slots(x);
+    for (int i = 0; i < x->spec.model->n_groups; i++) group_abandon(&x->groups[i]);
 }
 
 static err_t run(struct executor *x, const struct action_list *list, const struct microbatch *microbatches, int n, double *loss_sum,
@@ -169,7 +175,7 @@ static err_t run(struct executor *x, const struct action_list *list, const struc
     if (!rc) rc = device_copy(d, loss_sum, x->loss_sum, sizeof *loss_sum, x->compute, e);
     if (!rc) rc = d->ops->stream_synchronize(d, x->comm, e);
     if (!rc) rc = d->ops->stream_synchronize(d, x->compute, e);
-    if (rc) clear_slots(x);
+    if (rc) abandon(x);
     return rc;
 }
 

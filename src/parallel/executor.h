@@ -64,7 +64,8 @@ err_t executor_initialise(struct executor *x, uint64_t seed, struct error *e) MU
 /*
  * One step's forward and backward passes over n_microbatches microbatches: afterwards every parameter's shard_gradient holds
  * this rank's rows of the gradient, summed over all ranks and microbatches, of sum(loss) * loss_scale. *loss_sum: this rank's summed
- * cross-entropy, unscaled.
+ * cross-entropy, unscaled. After a failure nothing of the step is kept, and the executor is as it was between two steps: memory that
+ * ran out on every rank alike may be there in the next call. A failure of communication is for good (comm.h).
  */
 err_t executor_train(struct executor *x, const struct microbatch *microbatches, double loss_scale, double *loss_sum, struct error *e)
     MUST_CHECK;

@@ -39,19 +39,29 @@ static err_t gather_ahead(struct pass *p, int i, struct error *e)
     return rc;
 }
 
+/* Would the group, freed after action i, be gathered again before anything else runs? So it is when its next use comes next, or when one
+ * other group is used in between: that one's first action gathers one group ahead. Freeing would cost a gather and save no memory. */
+static bool is_needed_soon(const struct pass *p, int i, int next)
+{
+    for (int k = i + 2; k < next; k++)
+        if (group_at(p, k) != group_at(p, i + 1)) return false;
+    return true;
+}
+
 static bool should_free(const struct pass *p, int i, int next)
 {
     const struct action *a = &p->in->items[i];
     bool is_last_unit = a->index == p->facts->n_units - 1;
 
     if (next == p->in->n) return true;
+    if (is_needed_soon(p, i, next)) return false;
     if (a->kind == ACTION_FORWARD) {
         if (p->in->items[next].microbatch == a->microbatch && p->in->items[next].kind == ACTION_FORWARD) return false; /* tied weights */
         if (p->facts->reshard == RESHARD_ALWAYS) return true;
-        if (p->in->items[next].microbatch != a->microbatch) return next > i + 1; /* forward only: the next microbatch */
+        if (p->in->items[next].microbatch != a->microbatch) return true; /* forward only: the next microbatch */
         return p->facts->reshard == RESHARD_DEFAULT && !is_last_unit;
     }
-    return p->in->items[next].microbatch != a->microbatch && next > i + 1;
+    return p->in->items[next].microbatch != a->microbatch;
 }
 
 static bool writes_gradients(const struct action *a) { return a->kind == ACTION_BACKWARD_WEIGHT; }

@@ -167,6 +167,15 @@ err_t group_reduce(struct parameter_group *g, struct error *e)
     return rc;
 }
 
+void group_abandon(struct parameter_group *g)
+{
+    if (g->n_shards == 1) return;
+    group_free(g);
+    point_gradients(g, NULL);
+    device_free(g->device, g->whole_gradient);
+    g->whole_gradient = NULL;
+}
+
 err_t group_replicate(struct parameter_group *g, struct error *e)
 {
     return comm_all_reduce(g->replicate_comm, g->name, g->shard_gradient, (size_t)g->shard_elements, g->type, COMM_SUM, g->comm_stream, e);

@@ -58,6 +58,7 @@ void group_free(struct parameter_group *g);                                     
 err_t group_gradient_begin(struct parameter_group *g, struct error *e) MUST_CHECK;  /* whole gradients: zeroed room, once a microbatch */
 err_t group_reduce(struct parameter_group *g, struct error *e) MUST_CHECK;          /* adds them, summed over ranks, to the shard's; frees them */
 err_t group_replicate(struct parameter_group *g, struct error *e) MUST_CHECK;       /* sums the shard's over the replicas */
+void group_abandon(struct parameter_group *g);                                      /* after a failure: whole values and gradients are dropped */
 err_t group_gradient_zero(struct parameter_group *g, struct error *e) MUST_CHECK;   /* the shard's, at the start of a step */
 
 #endif

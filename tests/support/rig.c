@@ -3,6 +3,7 @@
 #include "tests/support/rig.h"
 
 #include "base/mem.h"
+#include "device/allocator.h"
 
 struct model_spec rig_tiny_model(void)
 {
@@ -23,6 +24,7 @@ err_t rig_open(struct rig *r, const struct rig_spec *spec, struct comm *world, s
     *r = (struct rig){0};
     rc = mesh_open(&r->mesh, &spec->mesh, world, e);
     if (!rc) rc = device_open(&r->device, &device, e);
+    if (!rc) allocator_fault_arm(r->device->allocator, spec->fail_block - 1);
     if (!rc) rc = kernels_for(&r->kernels, r->device, spec->type, spec->kernels, e);
     if (!rc) rc = model_create(&r->model, &spec->model, r->device, spec->type, spec->length, e);
     if (rc) return rc;

@@ -16,6 +16,7 @@ struct rig_spec {
     int64_t sequences, length;    /* of a microbatch */
     uint64_t seed;
     double weight_decay;
+    long fail_block;              /* the n-th block asked of the device, counted from 1, is refused; 0 = none */
 };
 
 struct rig {
