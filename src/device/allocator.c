@@ -182,7 +182,9 @@ err_t allocator_alloc(struct allocator *a, size_t bytes, enum memory_kind kind, 
     *out = NULL;
     *is_zero = true;
     if (!bytes) return ERR_NONE;
-    if (rounded < bytes) return FAIL(e, ERR_MEMORY, "%zu bytes for \"%s\" are more than any device has", bytes, label);
+    if (bytes > ALLOCATOR_MAX_BYTES)
+        return FAIL(e, ERR_MEMORY, "%.3g GiB for \"%s\" are more than any device has: use a smaller training.local_batch_size or training.seq_len",
+                    (double)bytes / 0x1p30, label);
     if (fault_hits(a)) {
         FAIL(&reason, ERR_MEMORY, "planted fault");
         goto failed;

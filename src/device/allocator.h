@@ -11,6 +11,8 @@
 
 #include "device/device.h"
 
+#define ALLOCATOR_MAX_BYTES ((size_t)1 << 60) /* of a request: more than any device has, and sums of it are still numbers */
+
 enum {
     ALLOCATOR_ALIGN = 256,
     ALLOCATOR_SMALL = 1 << 18,         /* requests up to this share segments */

@@ -7,7 +7,8 @@
 #include "base/mem.h"
 #include "device/allocator.h"
 
-static const uintptr_t first_address = (uintptr_t)1 << 62; /* above what any system gives to a process */
+/* above what any system gives to a process */
+static const uintptr_t first_address = (uintptr_t)1 << 62, end_address = (uintptr_t)1 << 63;
 
 struct dry_device {
     struct device device; /* first */
@@ -21,7 +22,7 @@ static err_t dry_segment_alloc(struct device *d, size_t bytes, void **out, struc
     struct dry_device *dry = (struct dry_device *)d;
 
     *out = NULL;
-    if (bytes > UINTPTR_MAX - dry->next) return FAIL(e, ERR_MEMORY, "%zu bytes are more than there are addresses", bytes);
+    if (bytes > end_address - dry->next) return FAIL(e, ERR_MEMORY, "%zu bytes are more than there are addresses", bytes);
     *out = (void *)dry->next;
     dry->next += bytes;
     return ERR_NONE;

@@ -6,22 +6,31 @@ enum { REGION_ALIGN = 64 };
 
 void *region_take(struct region *r, size_t bytes)
 {
-    size_t at = r->used;
+    size_t at = r->used, rounded = (bytes + REGION_ALIGN - 1) & ~(size_t)(REGION_ALIGN - 1);
 
-    bytes = (bytes + REGION_ALIGN - 1) & ~(size_t)(REGION_ALIGN - 1);
-    if (bytes > r->bytes - at) BUG("a region of %zu bytes is full: %zu used, %zu more asked", r->bytes, at, bytes);
-    r->used = at + bytes;
+    if (rounded < bytes || rounded > r->bytes - at) {
+        if (r->bytes != REGION_COUNTING) BUG("a region of %zu bytes is full: %zu used, %zu more asked", r->bytes, at, bytes);
+        rounded = r->bytes - at;
+    }
+    r->used = at + rounded;
     if (r->used > r->peak) r->peak = r->used;
     return (void *)((uintptr_t)r->base + at);
 }
 
-void *exec_stash(struct exec *x, int64_t n) { return region_take(&x->stash, (size_t)n * dtype_bytes(x->type)); }
-void *exec_kept(struct exec *x, int64_t n) { return region_take(&x->kept, (size_t)n * dtype_bytes(x->type)); }
-void *exec_scratch(struct exec *x, int64_t n) { return region_take(&x->scratch, (size_t)n * dtype_bytes(x->type)); }
+static size_t bytes_of(const struct exec *x, int64_t n)
+{
+    size_t bytes;
+
+    return __builtin_mul_overflow((size_t)n, dtype_bytes(x->type), &bytes) ? SIZE_MAX : bytes;
+}
+
+void *exec_stash(struct exec *x, int64_t n) { return region_take(&x->stash, bytes_of(x, n)); }
+void *exec_kept(struct exec *x, int64_t n) { return region_take(&x->kept, bytes_of(x, n)); }
+void *exec_scratch(struct exec *x, int64_t n) { return region_take(&x->scratch, bytes_of(x, n)); }
 
 void exec_init_dry(struct exec *x, const struct kernels *dry, struct kernel_context *kernel, enum dtype type)
 {
-    struct region counting = {.base = NULL, .bytes = SIZE_MAX / 2};
+    struct region counting = {.base = NULL, .bytes = REGION_COUNTING};
 
     *x = (struct exec){.k = dry, .kernel = kernel, .type = type, .stash = counting, .kept = counting, .scratch = counting,
                        .with_gradient = true, .loss_scale = 1.0};

@@ -18,9 +18,10 @@
 
 struct region {
     char *base;          /* borrowed; NULL when only counting */
-    size_t bytes;        /* capacity; SIZE_MAX when only counting */
+    size_t bytes;        /* capacity; REGION_COUNTING when only counting */
     size_t used, peak;
 };
+#define REGION_COUNTING (SIZE_MAX / 2) /* also the count of whatever is more: no device has it */
 
 /* The microbatch, on the device. tokens = sequences * length. */
 struct batch_view {
@@ -44,7 +45,7 @@ struct exec {
 
 static inline int64_t exec_tokens(const struct exec *x) { return x->batch.sequences * x->batch.length; }
 
-/* Room for n elements of x->type (or n bytes), aligned to 64 bytes; a region that overflows is a mistake in the plan: BUG. */
+/* Room for n elements of x->type (or n bytes), aligned to 64 bytes; a region with memory that overflows is a mistake in the plan: BUG. */
 void *region_take(struct region *r, size_t bytes);
 void *exec_stash(struct exec *x, int64_t n);
 void *exec_kept(struct exec *x, int64_t n);

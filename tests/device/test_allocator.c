@@ -10,6 +10,7 @@
 #include "base/rng.h"
 #include "device/allocator.h"
 #include "device/device.h"
+#include "device/dry.h"
 
 static struct device *open_cpu(int64_t limit_bytes)
 {
@@ -169,11 +170,42 @@ static void test_unknown_kind(void **state)
     assert_true(sensor_memory_limit_bytes() > 0);
 }
 
+/* What a plan may ask for by mistake: refused by name, and counted without overflow. */
+static void test_absurd_sizes(void **state)
+{
+    const size_t sizes[] = {ALLOCATOR_MAX_BYTES + 1, SIZE_MAX / 2, SIZE_MAX - 1, SIZE_MAX};
+    struct device_properties like = {.name = "plan"};
+    struct memory_stats s;
+    struct device *d;
+    struct error e = {0};
+    void *p[16];
+    int n = 0;
+
+    (void)state;
+    for (int limit = 0; limit < 2; limit++) {
+        assert_int_equal(device_dry_open(&d, &like, limit ? 1 << 30 : 0, &e), ERR_NONE);
+        for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
+            assert_int_equal(device_alloc(d, sizes[i], MEMORY_STASH, "layers.0", &p[0], &e), ERR_MEMORY);
+            assert_non_null(strstr(e.message, "layers.0"));
+            assert_null(p[0]);
+        }
+        device_close(d);
+    }
+    assert_int_equal(device_dry_open(&d, &like, 0, &e), ERR_NONE);
+    while (n < 16 && !device_alloc(d, ALLOCATOR_MAX_BYTES, MEMORY_STASH, "layers.0", &p[n], &e)) n++;
+    assert_in_range(n, 1, 8);
+    device_memory_stats(d, &s);
+    assert_true(s.active_bytes == (int64_t)ALLOCATOR_MAX_BYTES * n && s.reserved_bytes == s.active_bytes);
+    while (n) device_free(d, p[--n]);
+    device_close(d);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_reuse_and_statistics), cmocka_unit_test(test_zeros), cmocka_unit_test(test_random_traffic),
         cmocka_unit_test(test_retry_after_trim),
+        cmocka_unit_test(test_absurd_sizes),
         cmocka_unit_test(test_out_of_memory_says_who), cmocka_unit_test(test_unknown_kind),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
