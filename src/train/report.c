@@ -129,7 +129,6 @@ err_t trainer_publish(struct trainer *t, struct error *e)
     err_t rc = metrics_collect(t->metrics, &row, &own, e);
 
     if (!rc) trainer_write_rows(t, &row, &own);
-    if (!t->is_finite) log_warning(t->spec.log, "step %lld: the loss or the gradient norm is not finite", (long long)t->step);
     return rc;
 }
 
