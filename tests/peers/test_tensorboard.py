@@ -3,8 +3,10 @@
 # timeout: 300
 """TensorBoard's two readers return every key at every logged step, and a resumed run's curve goes on without a zig-zag in both.
 
-usage: test_tensorboard.py [DUMP_FOLDER]      a folder: checks that run; none: one made of two lives by write_run, then a training that
-                                              is killed between two checkpoints and resumed
+usage: test_tensorboard.py [DUMP_FOLDER]      a folder: checks that run; none: one made of two lives by write_run, then trainings: one
+                                              rank killed between two checkpoints and resumed; two ranks of which one is killed, then
+                                              stopped, resumed both times, with rows and validation in two rhythms; and stopped where
+                                              a validation was due
 
 What run.jsonl says is the truth; event files hold it in float32. CTITAN_PEERS_PYTHON (else python3) must have tensorboard; without
 it the test is skipped.
@@ -15,6 +17,7 @@ import math
 import os
 import pathlib
 import re
+import signal
 import struct
 import subprocess
 import sys
@@ -22,6 +25,9 @@ import tempfile
 import time
 import urllib.parse
 import urllib.request
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "support"))
+import e2e  # noqa: E402
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 PYTHON = os.environ.get("CTITAN_PEERS_PYTHON", "python3")
@@ -186,6 +192,34 @@ def trained_and_killed(dump):
     check(dump)
 
 
+def trained_in_lives(place, rhythm, endings):
+    """A job of two ranks; each life but the last is ended at some step by a kill of one rank or by a request to stop."""
+    dump = place.new_dump()
+    arguments = [*e2e.SMALL, "metrics.enable_tensorboard=true", "checkpoint.interval=6", "validation.enable=true", "validation.steps=1",
+                 "validation.seq_len=32", "validation.local_batch_size=1", *rhythm]
+    for ending in endings:
+        process = place.start(dump, [*arguments, *e2e.FOREVER])
+        if not place.wait_for_step(dump, max(place.checkpoints(dump), default=0) + 15):
+            raise SystemExit(f"no step:\n{place.text(dump, 'out')[-2000:]}{place.text(dump, 'err')[-2000:]}")
+        if ending == "kill":
+            os.kill(place.ranks(dump)[1], signal.SIGKILL)
+        else:
+            process.send_signal(signal.SIGUSR1)
+        code = place.wait(process)
+        if code != {"kill": 1, "stop": 75}[ending]:
+            raise SystemExit(f"a life ended by {ending} left {code}:\n{place.text(dump, 'err')[-2000:]}")
+    steps = max(place.checkpoints(dump)) + 11
+    code, out, errors = place.run(dump, [*arguments, f"training.steps={steps}"])
+    if code:
+        raise SystemExit(f"the last life ended with {code}:\n{out[-2000:]}{errors[-2000:]}")
+    log_freq, freq = (int(option.split("=")[1]) for option in rhythm)
+    for tag, every in (("loss_metrics/global_avg_loss", log_freq), ("validation_metrics/loss", freq)):
+        got, want = [step for step, _ in expected(dump)[tag]], sorted({1, *range(every, steps + 1, every)})
+        if got != want:
+            raise SystemExit(f"{endings}: run.jsonl has {tag} at {got}, not at {want}")
+    check(dump)
+
+
 def main():
     if subprocess.run([PYTHON, "-c", "import tensorboard"], capture_output=True).returncode:
         print(f"{PYTHON} has no tensorboard (CTITAN_PEERS_PYTHON names another python)")
@@ -195,6 +229,12 @@ def main():
     with tempfile.TemporaryDirectory(prefix="ctitan-peers.") as name:
         written_by_sinks(pathlib.Path(name) / "sinks")
         trained_and_killed(pathlib.Path(name) / "training")
+    place = e2e.Place()
+    try:
+        trained_in_lives(place, ["metrics.log_freq=5", "validation.freq=7"], ["kill", "stop"])
+        trained_in_lives(place, ["metrics.log_freq=1", "validation.freq=1"], ["stop"])
+    finally:
+        place.remove()
 
 
 if __name__ == "__main__":

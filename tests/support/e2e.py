@@ -44,10 +44,13 @@ class Place:
         self.count = self.failures = 0
         self.dumps = 0
 
-    def close(self):
+    def remove(self):
         for pid in self.processes():
             os.kill(pid, signal.SIGKILL)
         shutil.rmtree(self.folder, ignore_errors=True)
+
+    def close(self):
+        self.remove()
         print(f"{self.count - self.failures} of {self.count} checks hold")
         sys.exit(1 if self.failures else 0)
 
