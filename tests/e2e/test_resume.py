@@ -6,9 +6,13 @@ on without a gap and without a point twice, with validation too. A changed confi
 import json
 import os
 import pathlib
+import re
+import resource
 import shutil
 import signal
+import subprocess
 import sys
+import time
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "support"))
 import e2e  # noqa: E402
@@ -148,5 +152,37 @@ text = out + errors
 place.check(code == 0 and all(word in text for word in ("optimizer.lr", "0.0008", "lr_scheduler.total_steps=900", "1000")),
             "a changed learning rate or schedule is allowed, and told with both values", text)
 place.check("training.cache_folder" not in text, "options that do not change the curve are not told")
+
+# ---- ends that leave something undelivered or half-done ----
+# files that cannot grow: sinks fail, the training does not, and its end does not wait for them longer than metrics.close_timeout
+dump = place.new_dump()
+command = [e2e.PROGRAM, "train", *RUN, "training.steps=100", "checkpoint.enable=false", "metrics.enable_tensorboard=true", "metrics.close_timeout=1",
+           f"job.dump_folder={dump}"]
+done = subprocess.run(command, env=place.environment(NGPU=1), cwd=e2e.ROOT, capture_output=True, text=True, timeout=60,
+                      preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (20000, 20000)))
+text = done.stdout + done.stderr
+place.check(done.returncode == 0, f"metrics that cannot be written do not end the training: exit code 0, not {done.returncode}", text[-2000:])
+place.check(re.search(r"metrics sink jsonl: .*File too large.*training goes on", text), "the sink says why", text[-2000:])
+lost = re.search(r"metrics sink jsonl: (\d+) rows not delivered", text)
+shown = [point[0] for point in place.curve(dump)]
+place.check(lost and shown == list(range(1, 101 - int(lost[1]))), "what is there is whole, and the rest is counted", f"{shown} {lost}")
+
+# a second interrupt: what is there parses, and the run goes on
+dump = place.new_dump()
+ARGUMENTS = [*RUN, "metrics.enable_tensorboard=true"]
+process = place.start(dump, [*ARGUMENTS, *e2e.FOREVER])
+place.check(place.wait_for_step(dump, 12), "a run that will be interrupted twice", place.text(dump, "err"))
+process.send_signal(signal.SIGINT)
+time.sleep(0.25)
+process.send_signal(signal.SIGINT)
+place.check(place.wait(process) in (1, 75), "interrupted twice", place.text(dump, "err"))
+place.check(place.none_left(dump), "interrupted twice: no process is left", str(place.processes(dump)))
+lines = (dump / "run.jsonl").read_text().splitlines()
+place.check(all("step" in json.loads(line) for line in lines) and place.event_steps(dump), "interrupted twice: the files parse")
+verified = subprocess.run([e2e.PROGRAM, "checkpoint", "verify", dump / "checkpoint"], capture_output=True, text=True)
+place.check(verified.returncode == 0, "interrupted twice: the checkpoints are whole", verified.stdout + verified.stderr)
+saved = max(place.checkpoints(dump))
+finish(dump, saved + 3, ARGUMENTS)
+whole(dump, saved + 3, "interrupted twice")
 
 place.close()
