@@ -176,5 +176,5 @@ int main(int argc, char **argv)
     run(&b);
     if (!b.rc && b.comm->rank == 0) print(&b);
     if (b.rc) fprintf(stderr, "bench_collectives: rank %d: %s\n", b.comm->rank, b.e.message);
-    return comm_world_close(&world, b.rc ? 1 : 0, &b.e) || b.rc;
+    return comm_world_close(&world, b.rc != ERR_NONE, &b.e) || b.rc;
 }

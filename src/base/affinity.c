@@ -34,6 +34,13 @@ int affinity_count(const struct affinity_mask *mask)
     return n;
 }
 
+int affinity_own_cores(void)
+{
+    struct affinity_mask own;
+
+    return affinity_get(&own, NULL) ? 1 : affinity_count(&own);
+}
+
 /* The cores of mask number [from, to), counted from its lowest. */
 static struct affinity_mask run_of(const struct affinity_mask *mask, int from, int to)
 {

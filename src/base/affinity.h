@@ -22,12 +22,12 @@ struct affinity_mask {
 
 err_t affinity_get(struct affinity_mask *out, struct error *e) MUST_CHECK; /* of the calling thread */
 int affinity_count(const struct affinity_mask *mask);
+int affinity_own_cores(void); /* how many the calling thread may use; 1 where the system does not say */
 
 struct affinity {
-    struct affinity_mask
-        cores;         /* for this rank: its run of the mask, or the whole mask where ranks outnumber cores */
-    int threads;       /* to start, the calling one included; at least 1 */
-    char warning[320]; /* "" = none: threads that must take turns on cores, and what to do */
+    struct affinity_mask cores; /* for this rank: its run of the mask, or the whole mask where ranks outnumber cores */
+    int threads;                /* to start, the calling one included; at least 1 */
+    char warning[320];          /* "" = none: threads that must take turns on cores, and what to do */
 };
 
 /* masks: [local_size], of the ranks of this host in local order. wanted_threads: 0 = one per core of this

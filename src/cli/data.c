@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: MIT */
 /* ctitan data prepare|show: make the token cache of a configuration ahead of a run, and look at what a run would read. */
 #include <inttypes.h>
-#include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
+#include "base/affinity.h"
 #include "base/clock.h"
 #include "base/io.h"
 #include "base/log.h"
@@ -78,13 +78,6 @@ static err_t parse(struct command *c, int argc, char **argv, struct error *e)
         }
     }
     return ERR_NONE;
-}
-
-static int own_cores(void)
-{
-    cpu_set_t mask;
-
-    return sched_getaffinity(0, sizeof mask, &mask) == 0 ? CPU_COUNT(&mask) : 1;
 }
 
 static void describe_files(const struct data_spec *spec, const struct token_cache_header *h, struct str *out)
@@ -182,7 +175,7 @@ static err_t run(struct command *c, const struct config *cfg, struct error *e)
     struct data_spec training = data_spec_training(cfg), validation = data_spec_validation(cfg);
     struct data_prepared prepared = {0}, prepared_validation = {0};
     struct pool *pool = NULL;
-    err_t rc = pool_create(&pool, own_cores(), e);
+    err_t rc = pool_create(&pool, affinity_own_cores(), e);
 
     if (!rc) rc = handle(c, cfg, true, &training, pool, &prepared, e);
     if (!rc && cfg->validation.enable) {

@@ -38,11 +38,9 @@ enum comm_operator { COMM_SUM, COMM_MIN, COMM_MAX };
 const char *comm_operator_name(enum comm_operator op);
 
 struct comm_options {
-    double init_timeout_s;  /* for the launch and until comm_set_timeout; <= 0: COMM_INIT_TIMEOUT_S */
-    double train_timeout_s; /* what the trainer passes to comm_set_timeout after its first step; kept here for
-                               launchers */
+    double init_timeout_s; /* for the launch and until comm_set_timeout; <= 0: COMM_INIT_TIMEOUT_S */
 };
-enum { COMM_INIT_TIMEOUT_S = 300, COMM_TRAIN_TIMEOUT_S = 100 };
+enum { COMM_INIT_TIMEOUT_S = 300 };
 
 /* All counts are in elements of `type`. `name` in the wrappers below says what the call is for, in reports
  * ("gather layers.3"). */

@@ -13,9 +13,9 @@
 
 #include "comm/comm.h"
 
+err_t comm_fake_create(int size, int rank, struct comm **out, struct error *e) MUST_CHECK;
+
 /* The same, but not even the own part is touched: buffers may be addresses without memory (device/dry.h). */
 err_t comm_dry_create(int size, int rank, struct comm **out, struct error *e) MUST_CHECK;
-
-err_t comm_fake_create(int size, int rank, struct comm **out, struct error *e) MUST_CHECK;
 
 #endif

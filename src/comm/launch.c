@@ -155,13 +155,13 @@ err_t comm_world_open(struct comm_world *w, const struct comm_options *options, 
     return rc; /* the library stays loaded: MPI leaves threads and handlers behind */
 }
 
-err_t comm_world_close(struct comm_world *w, int exit_code, struct error *e)
+err_t comm_world_close(struct comm_world *w, bool has_failed, struct error *e)
 {
     err_t rc = ERR_NONE;
 
     if (!w->comm) return ERR_NONE;
     if (w->plugin)
-        rc = w->plugin->close(w->comm, exit_code, e);
+        rc = w->plugin->close(w->comm, has_failed, e);
     else
         comm_destroy(w->comm);
     w->comm = NULL;

@@ -36,19 +36,19 @@ struct comm_world {
 err_t comm_world_open(struct comm_world *w, const struct comm_options *options, struct error *e) MUST_CHECK;
 
 /*
- * Ends the world; collective when all is well (exit_code 0 or CLI_STOPPED, that is 75): every rank meets
- * here, whatever must be flushed is flushed before. An error means that another rank failed meanwhile. With
- * any other exit code the job is told that this rank failed and is not waited for: print the rank's message
- * first; the process then has to exit, upon which the launcher ends the others.
+ * Ends the world; collective when all is well: every rank meets here, whatever must be flushed is flushed
+ * before. An error means that another rank failed meanwhile. With has_failed the job is told that this rank
+ * failed and is not waited for: print the rank's message first; the process then has to exit, upon which the
+ * launcher ends the others.
  */
-err_t comm_world_close(struct comm_world *w, int exit_code, struct error *e) MUST_CHECK;
+err_t comm_world_close(struct comm_world *w, bool has_failed, struct error *e) MUST_CHECK;
 
 /* ---- the plugin's side ---- */
 struct comm_plugin {
     const char *version; /* CTITAN_VERSION it was built with */
     err_t (*open)(const struct comm_options *options, const struct comm_launch *launch, struct comm **world,
                   struct error *e);
-    err_t (*close)(struct comm *world, int exit_code, struct error *e);
+    err_t (*close)(struct comm *world, bool has_failed, struct error *e);
 };
 #define COMM_MPI_PLUGIN_FILE "libctitan_mpi.so"
 #define COMM_MPI_PLUGIN_SYMBOL "ctitan_mpi_plugin"

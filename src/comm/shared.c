@@ -10,13 +10,13 @@
 
 #include <limits.h>
 #include <linux/futex.h>
-#include <sched.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
 
+#include "base/affinity.h"
 #include "base/clock.h"
 
 enum { NAP_NS = 50 * 1000 * 1000, SPIN_ROUNDS = 3000, SPIN_ROUNDS_CROWDED = 20, MAX_NAMED = 8 };
@@ -74,20 +74,13 @@ void shared_region_init(struct shared_region *r, int size, size_t window_bytes)
 }
 
 /* ---- group ---- */
-static int cores_in_mask(void)
-{
-    cpu_set_t mask;
-
-    return sched_getaffinity(0, sizeof mask, &mask) == 0 ? CPU_COUNT(&mask) : 1;
-}
-
 void shared_group_init(struct shared_group *g, struct shared_job *job, struct shared_region *region, int rank,
                        const int *world_ranks, const void **sources)
 {
     *g = (struct shared_group){.job = job, .region = region, .rank = rank, .size = region->size};
     g->world_ranks = world_ranks;
     g->sources = sources;
-    g->spin_rounds = region->size <= cores_in_mask() ? SPIN_ROUNDS : SPIN_ROUNDS_CROWDED;
+    g->spin_rounds = region->size <= affinity_own_cores() ? SPIN_ROUNDS : SPIN_ROUNDS_CROWDED;
     g->call.name = "";
 }
 

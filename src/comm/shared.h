@@ -72,7 +72,7 @@ struct shared_group {
     int rank, size;
     bool is_direct; /* ranks are threads of one process */
     int spin_rounds;
-    /* Called about ten times a second while waiting: looks for ranks that died and fails the job if it finds
+    /* Called after each nap of waiting, about twenty times a second: looks for ranks that died and fails the job if it finds
      * one. May be NULL. */
     void (*poll)(void *context);
     void *context;

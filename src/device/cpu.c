@@ -3,11 +3,11 @@
 #include "device/cpu.h"
 
 #include <errno.h>
-#include <sched.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
 
+#include "base/affinity.h"
 #include "base/mem.h"
 
 struct stream {
@@ -131,13 +131,6 @@ static void cpu_model_name(char *out, size_t size)
     if (f) fclose(f);
 }
 
-static int cores_of_mask(void)
-{
-    cpu_set_t mask;
-
-    return sched_getaffinity(0, sizeof mask, &mask) == 0 ? CPU_COUNT(&mask) : 1;
-}
-
 err_t cpu_device_create(struct device **out, const struct device_options *options, struct error *e)
 {
     struct device *d = mem_zalloc(1, sizeof *d);
@@ -146,7 +139,7 @@ err_t cpu_device_create(struct device **out, const struct device_options *option
 
     *out = NULL;
     if (!d) return FAIL(e, ERR_MEMORY, "out of memory while opening the CPU device");
-    if (threads <= 0) threads = cores_of_mask() / local_size;
+    if (threads <= 0) threads = affinity_own_cores() / local_size;
     d->ops = &device_ops_cpu;
     rc = pool_create(&d->pool, threads, e);
     if (rc) {

@@ -54,7 +54,6 @@ void mpi_job_poll(void *context)
 void mpi_job_send_notices(struct mpi_job *job)
 {
     struct shared_job *failure = &job->board->job;
-    int first = 0;
 
     if (job->n_hosts == 1 || job->has_sent_notices || atomic_load(&failure->state) != 2) return;
     job->has_sent_notices = true;
@@ -63,11 +62,12 @@ void mpi_job_send_notices(struct mpi_job *job)
     for (int host = 0; host < job->n_hosts; host++) {
         int size = 0, chosen = 0, is_done = 0;
 
-        for (int q = first; q < job->world_size; q++) size += job->host_of[q] == host;
+        for (int q = 0; q < job->world_size; q++) size += job->host_of[q] == host;
         for (int q = 0, nth = 0; q < job->world_size; q++)
             if (job->host_of[q] == host && nth++ == job->local_rank % size) chosen = q;
         job->outgoing_requests[host] = MPI_REQUEST_NULL;
         if (host == job->host_index) continue;
+        /* a notice that cannot be sent shows there as a time-out */
         MPI_Isend(&job->outgoing, (int)sizeof job->outgoing, MPI_BYTE, chosen, TAG_NOTICE, MPI_COMM_WORLD,
                   &job->outgoing_requests[host]);
         MPI_Test(&job->outgoing_requests[host], &is_done, MPI_STATUS_IGNORE);

@@ -19,7 +19,7 @@
 #include "comm/launch.h"
 #include "mpi/mpi.h"
 
-enum { FOLLOWER_GRACE_MS = 500, STOPPED_EXIT_CODE = 75 };
+enum { FOLLOWER_GRACE_MS = 500 };
 
 /*
  * Settings of Open MPI and hwloc that make the start cheap and silent, where the user has not chosen his own.
@@ -230,13 +230,12 @@ static void finalise(struct mpi_job *job)
     MPI_Finalize();
 }
 
-static err_t plugin_close(struct comm *world, int exit_code, struct error *e)
+static err_t plugin_close(struct comm *world, bool has_failed, struct error *e)
 {
     struct mpi_job *job = mpi_comm_job(world);
-    bool is_well = exit_code == 0 || exit_code == STOPPED_EXIT_CODE;
-    err_t rc = is_well ? comm_barrier(world, "end of the job", e) : ERR_NONE;
+    err_t rc = has_failed ? ERR_NONE : comm_barrier(world, "end of the job", e);
 
-    if (!rc && is_well) {
+    if (!rc && !has_failed) {
         comm_destroy(world);
         host_board_leave(job->board, job->local_rank);
         finalise(job);

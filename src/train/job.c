@@ -165,12 +165,12 @@ static err_t run_threads(struct rank *ranks, int n, struct error *e)
 
         if (status) {
             rc = FAIL(e, ERR_MEMORY, "cannot start rank %d as a thread: %s", started, strerror(status));
-            for (int i = started; i < n; i++) {
-                comm_abort(ranks[i].world, e->message);
-                comm_destroy(ranks[i].world);
-            }
             break;
         }
+    }
+    for (int i = started; i < n; i++) { /* those that started wait for these */
+        comm_abort(ranks[i].world, e->message);
+        comm_destroy(ranks[i].world);
     }
     for (int i = 0; i < started; i++) pthread_join(threads[i], NULL);
     mem_free(threads);
@@ -215,7 +215,7 @@ static err_t run_one(struct job *j, struct rank *rank, const struct comm_options
     }
     if (rank->is_dry)
         comm_destroy(world.comm);
-    else if (comm_world_close(&world, is_orderly(rc) ? 0 : rc, &late) && !rc)
+    else if (comm_world_close(&world, !is_orderly(rc), &late) && !rc)
         rc = FAIL(e, late.code, "%s", late.message);
     return rc;
 }
@@ -224,8 +224,7 @@ err_t job_run(struct job *j, struct error *e)
 {
     bool is_local = j->cfg->comm.mode == CONFIG_COMM_LOCAL;
     int n = is_local ? environment_number("NGPU", 2) : 1;
-    struct comm_options options = {.init_timeout_s = (double)j->cfg->comm.init_timeout_seconds,
-                                   .train_timeout_s = (double)j->cfg->comm.train_timeout_seconds};
+    struct comm_options options = {.init_timeout_s = (double)j->cfg->comm.init_timeout_seconds};
     struct rank *ranks = mem_zalloc((size_t)(n ? n : 1), sizeof *ranks);
     const char *given = getenv("CTITAN_START_STAMP");
     struct signals signals = {0};

@@ -66,6 +66,7 @@ static void test_binding_this_thread(void **state)
     (void)state;
     assert_int_equal(affinity_get(&before, &e), ERR_NONE);
     assert_true(affinity_count(&before) >= 1);
+    assert_int_equal(affinity_own_cores(), affinity_count(&before));
     affinity_plan(&before, 0, 1, 1, &a);
     assert_int_equal(affinity_apply(&a, &e), ERR_NONE);
     assert_int_equal(affinity_get(&after, &e), ERR_NONE);

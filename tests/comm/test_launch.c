@@ -103,8 +103,8 @@ static void test_alone(void **state)
     assert_int_equal(comm_world_open(&w, NULL, &e), ERR_NONE);
     assert_int_equal(w.comm->size, 1);
     assert_string_equal(w.comm->ops->name, "self");
-    assert_int_equal(comm_world_close(&w, 0, &e), ERR_NONE);
-    assert_int_equal(comm_world_close(&w, 0, &e), ERR_NONE);
+    assert_int_equal(comm_world_close(&w, false, &e), ERR_NONE);
+    assert_int_equal(comm_world_close(&w, false, &e), ERR_NONE);
 }
 
 static void test_never_alone_by_mistake(void **state)
@@ -125,7 +125,7 @@ static void test_never_alone_by_mistake(void **state)
     assert_int_equal(comm_world_open(&w, NULL, &e), ERR_MISSING);
     assert_non_null(strstr(e.message, path));
     assert_non_null(strstr(e.message, "apt-get install"));
-    assert_int_equal(comm_world_close(&w, 1, &e), ERR_NONE);
+    assert_int_equal(comm_world_close(&w, true, &e), ERR_NONE);
     /* something else bears its name */
     snprintf(file, sizeof file, "%s/libctitan_mpi.so", path);
     assert_non_null(f = fopen(file, "w"));

@@ -98,7 +98,7 @@ static int loop(struct comm_world *world, int argc, char **argv)
     }
     if (rc) fprintf(stderr, "rank %d: %s\n", c->rank, e.message);
     rc = rc || acts;
-    if (comm_world_close(world, rc ? 1 : 0, &e)) fprintf(stderr, "rank %d: end: %s\n", c->rank, e.message);
+    if (comm_world_close(world, rc != ERR_NONE, &e)) fprintf(stderr, "rank %d: end: %s\n", c->rank, e.message);
     return rc;
 }
 
@@ -115,7 +115,7 @@ int main(int argc, char **argv)
     }
     if (argc > 1) return loop(&world, argc, argv);
     failed = run_all(&world);
-    if (comm_world_close(&world, failed ? 1 : 0, &e)) {
+    if (comm_world_close(&world, failed, &e)) {
         fprintf(stderr, "%s\n", e.message);
         return 1;
     }
