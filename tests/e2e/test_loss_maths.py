@@ -58,8 +58,8 @@ for options, environment, text in (
 
 # a rate that breaks the model: the run goes on, says so once although only step 1 and the 4th are logged, and the rows hold what is not a number
 dump = place.new_dump()
-code, out, errors = place.run(dump, MODEL + ["training.steps=8", "metrics.log_freq=4", "optimizer.lr=1e6", "optimizer.weight_decay=1e6", "lr_scheduler.warmup_steps=0",
-                                             "checkpoint.enable=true", "checkpoint.interval=8"], NGPU=2)
+code, out, errors = place.run(dump, MODEL + ["training.steps=8", "metrics.log_freq=4", "checkpoint.enable=true", "checkpoint.interval=8",
+                                             "optimizer.lr=1e6", "optimizer.weight_decay=1e6", "lr_scheduler.warmup_steps=0"], NGPU=2)
 text = out + errors
 rows = {row["step"]: row for row in place.rows(dump)}
 place.check(code == 0 and sorted(rows) == [1, 4, 8], f"a run that is not finite ends as usual, exit code {code}", text)
