@@ -148,8 +148,8 @@ compose_command() {
         launcher+=(--mca pml ob1 --mca btl "self,vader")
         export HWLOC_COMPONENTS=${HWLOC_COMPONENTS-no_os,stop}
     fi
-    # --quiet: else mpirun adds a screen of its own to a rank's message. setpriv: a rank dies with its mpirun, however that died
-    command=(mpirun --quiet "${launcher[@]}" setpriv --pdeathsig KILL "$program" train "${arguments[@]}")
+    # setpriv: a rank dies with its mpirun, however that died
+    command=(mpirun "${launcher[@]}" setpriv --pdeathsig KILL "$program" train "${arguments[@]}")
 }
 
 # ---- the running job and its signals ----
@@ -213,11 +213,47 @@ on_signal() { # NAME
     fi
 }
 
+# Beside mpirun, its stderr on stdin: lines of ranks pass. mpirun's own screens stand between lines of dashes. Of the one about a rank that
+# was killed, or left with a code that is none of ctitan's, a line stays, since that rank has said nothing; those about ctitan's exit codes
+# go; others pass. What several ranks say of one failure is shown once.
+filter_screens() {
+    local line screen='' inside=0 dashes told=''
+    trap '' INT TERM HUP USR1
+    printf -v dashes '%074d' 0
+    dashes=${dashes//0/-}
+    while IFS= read -r line || [[ -n $line ]]; do
+        if [[ $line == "$dashes" ]]; then
+            ((inside)) && show_screen "$screen"
+            inside=$((!inside)) screen=
+        elif ((inside)) && [[ $line != \[rank[0-9]* ]]; then
+            screen+=$line$'\n'
+        elif [[ $line != *' - ERROR - '* || ${line#* - ERROR - } != "$told" ]]; then
+            printf '%s\n' "$line" >&2
+            [[ $line != *' - ERROR - '* ]] || told=${line#* - ERROR - }
+        fi
+    done
+    show_screen "$screen"
+}
+
+show_screen() { # TEXT
+    if [[ $1 =~ process\ rank\ ([0-9]+)\ with\ PID\ [0-9]+\ on\ node\ ([^ ]+)\ exited\ on\ (signal\ .*)\.$'\n' ]]; then
+        say "rank ${BASH_REMATCH[1]} on ${BASH_REMATCH[2]} was ended by ${BASH_REMATCH[3]}"
+    elif [[ $1 =~ Process\ name:\ +\[\[[0-9]+,[0-9]+\],([0-9]+)\].*Exit\ code:\ +([0-9]+) && ${BASH_REMATCH[2]} != @(1|2|75) ]]; then
+        say "rank ${BASH_REMATCH[1]} left with exit code ${BASH_REMATCH[2]}"
+    elif [[ $1 != *"non-zero exit code"* && $1 != *"non-zero status"* ]]; then
+        printf '%s' "$1" >&2
+    fi
+}
+
 # Runs a command beside the script, which so hears signals; its exit code in `code`.
 run() { # PHASE COMMAND...
     ((stop_wanted)) && stopped_early
     phase=$1
-    "${@:2}" </dev/null &
+    if [[ -n $screens ]]; then
+        "${@:2}" </dev/null 2>&"$screens" {screens}>&- &
+    else
+        "${@:2}" </dev/null &
+    fi
     job=$!
     while woken=0; do
         wait "$job" 2>/dev/null # a trap ends it early
@@ -248,15 +284,12 @@ exit_code() {
     if ((stop_wanted)); then
         fail 1 "the job was gone before it could save a checkpoint (exit code $code)"
     fi
-    # --quiet has hidden why, if it was mpirun that failed: an empty program under the same options brings it out
-    if ((${#launcher[@]} > 0)) && ! timeout 30 mpirun "${launcher[@]}" true </dev/null >&2; then
-        fail 1 "mpirun cannot start the ranks; it was called with: ${launcher[*]}"
-    fi
+    ((code > 128)) && [[ ${#launcher[@]} -eq 0 ]] && say "the job was ended by signal $((code - 128)) (SIG$(kill -l "$code"))"
     fail 1 "the job failed (exit code $code); each rank's last lines are in <dump_folder>/logs/$CTITAN_START_STAMP/"
 }
 
 main() {
-    local source=${BASH_SOURCE[0]} name argument config
+    local source=${BASH_SOURCE[0]} name argument config filter screens=
     phase=start job='' stop_wanted=0 end_now=0 CTITAN_OUTCOME_FILE=''
     for name in INT TERM HUP USR1; do
         # shellcheck disable=SC2064 # the name of now
@@ -301,8 +334,16 @@ main() {
         exit "$code"
     fi
     (($# > 0)) || [[ -n $config ]] || say "training the debug model: 10 steps, some minutes on two cores"
+    if ((${#launcher[@]} > 0)); then
+        exec {screens}> >(filter_screens)
+        filter=$!
+    fi
     # a session of its own: Ctrl-C reaches this script alone. Should this script be killed, the job is told to end.
     run train setsid setpriv --pdeathsig TERM "${command[@]}"
+    if [[ -n $screens ]]; then
+        exec {screens}>&-
+        wait "$filter"
+    fi
     exit_code
 }
 

@@ -16,10 +16,10 @@
  * NaN: a minimum or maximum over values with a NaN among them is NaN.
  *
  * Failures: when a rank stays away longer than the time-out, the others get ERR_TIMEOUT whose message names
- * the operation and the ranks that did not arrive; when a rank called comm_abort or died, they get ERR_PEER
- * that names it; when ranks make different calls (operation, count, type, operator, root or name), they get
- * ERR_COMM that names both. A communicator that failed once fails for ever, and so do all communicators of
- * the same job.
+ * the operation and the ranks that did not arrive; when a rank called comm_abort, they get ERR_PEER that
+ * names it, and when it died without a word, ERR_COMM that does; when ranks make different calls (operation,
+ * count, type, operator, root or name), they get ERR_COMM that names both. A communicator that failed once
+ * fails for ever, and so do all communicators of the same job.
  */
 #ifndef COMM_COMM_H
 #define COMM_COMM_H

@@ -39,7 +39,7 @@ err_t shared_job_check(struct shared_job *job, struct error *e)
     /* the writer may be a process that dies right here: do not wait for it for ever */
     for (int i = 0; i < 1000 && atomic_load(&job->state) == 1; i++) clock_sleep_ns(100 * 1000);
     if (atomic_load(&job->state) == 1)
-        return FAIL(e, ERR_PEER, "another rank failed and died before it could say why");
+        return FAIL(e, ERR_COMM, "another rank failed and died before it could say why");
     return FAIL(e, job->code, "%s", job->reason);
 }
 

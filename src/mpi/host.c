@@ -124,7 +124,7 @@ void host_board_find_dead(struct host_board *b, int local_rank)
             snprintf(text, sizeof text,
                      "rank %d died: its process %d has ended without a word (killed, or out of memory?)",
                      other->world_rank, other->pid);
-            shared_job_fail(&b->job, ERR_PEER, other->world_rank, text);
+            shared_job_fail(&b->job, ERR_COMM, other->world_rank, text);
         }
         if (status == 0 || status == EOWNERDEAD) pthread_mutex_unlock(&other->alive);
     }
