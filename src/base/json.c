@@ -7,6 +7,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/utf8.h"
+
 /* A comma is needed unless a container or a key has just been opened. */
 static void comma(struct str *s)
 {
@@ -25,42 +27,11 @@ void json_open(struct str *s, char bracket)
 
 void json_close(struct str *s, char bracket) { str_add_char(s, bracket); }
 
-/* Length of the valid UTF-8 sequence at p (n bytes left), 0 if there is none. RFC 3629: no surrogates, no overlong forms. */
-static size_t utf8_sequence(const unsigned char *p, size_t n)
-{
-    size_t length = p[0] < 0x80 ? 1 : p[0] < 0xc2 ? 0 : p[0] < 0xe0 ? 2 : p[0] < 0xf0 ? 3 : p[0] < 0xf5 ? 4 : 0;
-
-    if (!length || length > n) return 0;
-    for (size_t i = 1; i < length; i++)
-        if ((p[i] & 0xc0) != 0x80) return 0;
-    if (p[0] == 0xe0 && p[1] < 0xa0) return 0;
-    if (p[0] == 0xed && p[1] > 0x9f) return 0;
-    if (p[0] == 0xf0 && p[1] < 0x90) return 0;
-    if (p[0] == 0xf4 && p[1] > 0x8f) return 0;
-    return length;
-}
-
-void json_clean_utf8(struct str *out, const char *text, size_t n)
-{
-    const unsigned char *p = (const unsigned char *)text;
-
-    while (n) {
-        size_t length = utf8_sequence(p, n);
-
-        if (length)
-            str_add_bytes(out, p, length);
-        else
-            str_add(out, "\xef\xbf\xbd");
-        p += length ? length : 1;
-        n -= length ? length : 1;
-    }
-}
-
 static void quoted(struct str *s, const char *text)
 {
     struct str clean = {0};
 
-    json_clean_utf8(&clean, text, strlen(text));
+    utf8_clean(&clean, text, strlen(text));
     str_add_char(s, '"');
     for (size_t i = 0; i < clean.length; i++) {
         unsigned char c = (unsigned char)clean.text[i];

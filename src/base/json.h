@@ -27,7 +27,4 @@ void json_raw(struct str *s, const char *json); /* an already written value */
 /* The shortest "%.{1..17}g" text that strtod reads back to exactly `value`; out has at least 32 bytes. */
 void json_shortest(double value, char *out);
 
-/* Appends text with each byte that is not part of valid UTF-8 (RFC 3629) replaced by U+FFFD. */
-void json_clean_utf8(struct str *out, const char *text, size_t n);
-
 #endif

@@ -6,7 +6,7 @@
 #include <string.h>
 #include <strings.h>
 
-#include "base/json.h"
+#include "base/utf8.h"
 #include "config/table.h"
 
 struct argument_reader {
@@ -23,7 +23,7 @@ static void problem(struct argument_reader *a, const char *text)
     struct str clean = {0};
     size_t n = strlen(argument);
 
-    json_clean_utf8(&clean, argument, n < SHOWN ? n : SHOWN);
+    utf8_clean(&clean, argument, n < SHOWN ? n : SHOWN);
     config_problem(a->r->p, "argument %d, %s%s: %s", a->at + 1, str_text(&clean), n > SHOWN ? "..." : "",
                    text);
     str_release(&clean);

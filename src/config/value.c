@@ -12,6 +12,7 @@
 #include <string.h>
 
 #include "base/json.h"
+#include "base/utf8.h"
 
 static void *member(struct config *c, const struct config_row *row)
 {
@@ -56,7 +57,7 @@ static void quote(struct str *why, const char *text)
     size_t n = strlen(text);
 
     str_add_char(why, '"');
-    json_clean_utf8(why, text, n < SHOWN ? n : SHOWN);
+    utf8_clean(why, text, n < SHOWN ? n : SHOWN);
     str_add(why, n < SHOWN ? "\"" : "...\"");
 }
 
@@ -260,23 +261,9 @@ static const struct config_choice *choice_of(const struct config_row *row, int v
     return choice;
 }
 
-/* A code point of valid UTF-8 at s, and its length. */
-static unsigned code_point(const char *s, int *length)
-{
-    const unsigned char *b = (const unsigned char *)s;
-
-    *length = b[0] < 0x80 ? 1 : b[0] < 0xe0 ? 2 : b[0] < 0xf0 ? 3 : 4;
-    switch (*length) {
-    case 1: return b[0];
-    case 2: return (b[0] & 0x1fu) << 6 | (b[1] & 0x3fu);
-    case 3: return (b[0] & 0xfu) << 12 | (b[1] & 0x3fu) << 6 | (b[2] & 0x3fu);
-    default: return (b[0] & 7u) << 18 | (b[1] & 0x3fu) << 12 | (b[2] & 0x3fu) << 6 | (b[3] & 0x3fu);
-    }
-}
-
 /* What a double-quoted scalar may hold as it is: printable by YAML 1.2 section 5.1, no line break, nothing
  * invisible. */
-static bool is_printable(unsigned c)
+static bool is_printable(uint32_t c)
 {
     if (c < 0xa0) return c >= 0x20 && c < 0x7f;
     return c != 0x2028 && c != 0x2029 && c != 0xfeff && c != 0xfffe && c != 0xffff;
@@ -286,16 +273,16 @@ void config_text_yaml(const char *text, struct str *out)
 {
     static const char plain[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_./+";
     struct str clean = {0};
-    int length;
+    size_t length;
 
     if (*text && strchr(plain, *text) && strspn(text, plain) == strlen(text) && !config_is_null(text)) {
         str_add(out, text);
         return;
     }
-    json_clean_utf8(&clean, text, strlen(text));
+    utf8_clean(&clean, text, strlen(text));
     str_add_char(out, '"');
     for (const char *s = str_text(&clean); *s; s += length) {
-        unsigned c = code_point(s, &length);
+        uint32_t c = utf8_code(s, &length);
 
         if (c == '"' || c == '\\')
             str_addf(out, "\\%c", (char)c);
@@ -304,7 +291,7 @@ void config_text_yaml(const char *text, struct str *out)
         else if (c == '\t')
             str_add(out, "\\t");
         else if (is_printable(c))
-            str_add_bytes(out, s, (size_t)length);
+            str_add_bytes(out, s, length);
         else
             str_addf(out, c < 0x100 ? "\\x%02x" : c < 0x10000 ? "\\u%04x" : "\\U%08x", c);
     }

@@ -10,6 +10,7 @@
 
 #include "base/hash.h"
 #include "base/mem.h"
+#include "base/utf8.h"
 #include "data/bpe.h"
 #include "data/tokenizer_parts.h"
 

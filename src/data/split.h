@@ -60,12 +60,4 @@ err_t splitter_run(const struct splitter *s, struct split_state *st, const char 
 /* PCRE2's form of an Oniguruma expression (no empty-match check), appended to out. */
 err_t split_translate(const char *pattern, struct str *out, struct error *e) MUST_CHECK;
 
-/* How many leading bytes are valid UTF-8 (RFC 3629), and how many are not, up to the next valid character. */
-size_t utf8_valid_prefix(const char *text, size_t n);
-size_t utf8_invalid_prefix(const char *text, size_t n);
-/* The code point at text[0..n), which is valid UTF-8 with n >= 1, and its length in bytes. */
-uint32_t utf8_code(const char *text, size_t *n_bytes);
-/* Unicode's White_Space property: what \s means to the reference (PCRE2's own \s has U+180E too). */
-bool utf8_is_space(uint32_t code);
-
 #endif

@@ -13,6 +13,7 @@
 #include "base/hash.h"
 #include "base/io.h"
 #include "base/mem.h"
+#include "base/utf8.h"
 #include "data/tokenizer_parts.h"
 
 /* ---- lists of tokens ---- */

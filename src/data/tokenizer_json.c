@@ -11,6 +11,7 @@
 
 #include "base/io.h"
 #include "base/mem.h"
+#include "base/utf8.h"
 #include "data/tokenizer_parts.h"
 
 struct reader {

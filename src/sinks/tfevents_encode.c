@@ -10,8 +10,8 @@
 #include <string.h>
 
 #include "base/hash.h"
-#include "base/json.h"
 #include "base/mem.h"
+#include "base/utf8.h"
 #include "tfevents.pb-c.h"
 
 uint32_t tfevents_masked_crc(const void *bytes, size_t n)
@@ -127,7 +127,7 @@ void tfevents_add_text(struct str *out, const struct sink_text *text)
     struct str tag = {0}, clean = {0};
 
     str_addf(&tag, "%s/text_summary", text->tag);
-    json_clean_utf8(&clean, text->text, strlen(text->text)); /* readers stop at invalid UTF-8 */
+    utf8_clean(&clean, text->text, strlen(text->text)); /* readers stop at invalid UTF-8 */
     string = (ProtobufCBinaryData){clean.length, (uint8_t *)str_text(&clean)};
     plugin.plugin_name = (char *)"text";
     metadata.plugin_data = &plugin;
@@ -238,7 +238,7 @@ static void add_session(struct str *out, struct arena *a, double wall_s, const s
         tfevents__hparam_entry__init(&entries[i]);
         tfevents__hparam_value__init(&values[i]);
         if (p->kind == TFEVENTS_TEXT) {
-            json_clean_utf8(&clean, p->text, strlen(p->text));
+            utf8_clean(&clean, p->text, strlen(p->text));
             values[i].kind_case = TFEVENTS__HPARAM_VALUE__KIND_STRING_VALUE;
             values[i].string_value = arena_strdup(a, str_text(&clean));
             if (!values[i].string_value) out->failed = true;

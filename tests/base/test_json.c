@@ -101,36 +101,6 @@ static void test_any_bytes(void **state)
     str_release(&s);
 }
 
-static void assert_clean(const char *text, const char *want)
-{
-    struct str s = {0};
-
-    json_clean_utf8(&s, text, strlen(text));
-    assert_string_equal(str_text(&s), want);
-    str_release(&s);
-}
-
-/* RFC 3629: the shortest and longest of each length, surrogates, overlong forms, beyond U+10FFFF, cut at the
- * end. */
-static void test_utf8(void **state)
-{
-#define BAD "\xef\xbf\xbd"
-    (void)state;
-    assert_clean("\xc2\x80 \xdf\xbf \xe0\xa0\x80 \xed\x9f\xbf \xee\x80\x80 \xef\xbf\xbf \xf0\x90\x80\x80 "
-                 "\xf4\x8f\xbf\xbf",
-                 "\xc2\x80 \xdf\xbf \xe0\xa0\x80 \xed\x9f\xbf \xee\x80\x80 \xef\xbf\xbf \xf0\x90\x80\x80 "
-                 "\xf4\x8f\xbf\xbf");
-    assert_clean("\xc0\x80", BAD BAD);
-    assert_clean("\xe0\x9f\xbf", BAD BAD BAD);
-    assert_clean("\xf0\x8f\xbf\xbf", BAD BAD BAD BAD);
-    assert_clean("\xed\xa0\x80", BAD BAD BAD);
-    assert_clean("\xf4\x90\x80\x80", BAD BAD BAD BAD);
-    assert_clean("\xf5\x80\x80\x80", BAD BAD BAD BAD);
-    assert_clean("a\xf0\x9f\x98", "a" BAD BAD BAD);
-    assert_clean("\xe2\x82z\xff", BAD BAD "z" BAD);
-#undef BAD
-}
-
 static void assert_number(double value, const char *want)
 {
     struct str s = {0};
@@ -224,7 +194,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_layout),        cmocka_unit_test(test_escapes),
-        cmocka_unit_test(test_any_bytes),     cmocka_unit_test(test_utf8),
+        cmocka_unit_test(test_any_bytes),
         cmocka_unit_test(test_numbers),       cmocka_unit_test(test_numbers_read_back),
         cmocka_unit_test(test_out_of_memory),
     };

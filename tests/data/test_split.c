@@ -162,23 +162,11 @@ static void test_translated(void **state)
     str_release(&out);
 }
 
-static void test_utf8(void **state)
-{
-    (void)state;
-    assert_int_equal(utf8_valid_prefix("abc\xC3\xA9\xFF", 6), 5);
-    assert_int_equal(utf8_valid_prefix("\xC0\x80", 2), 0);
-    assert_int_equal(utf8_valid_prefix("\xED\xA0\x80", 3), 0);
-    assert_int_equal(utf8_valid_prefix("\xF4\x90\x80\x80", 4), 0);
-    assert_int_equal(utf8_valid_prefix("\xF0\x9F\x98", 3), 0);
-    assert_int_equal(utf8_valid_prefix("12345678\xE2\x82\xAC", 11), 11);
-    assert_int_equal(utf8_invalid_prefix("\xFF\xC0\x80" "a", 4), 3);
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_hand_written_paths), cmocka_unit_test(test_pieces),     cmocka_unit_test(test_long_runs),
-        cmocka_unit_test(test_refused),            cmocka_unit_test(test_translated), cmocka_unit_test(test_utf8),
+        cmocka_unit_test(test_hand_written_paths), cmocka_unit_test(test_pieces), cmocka_unit_test(test_long_runs),
+        cmocka_unit_test(test_refused), cmocka_unit_test(test_translated),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

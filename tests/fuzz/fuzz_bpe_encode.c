@@ -3,6 +3,7 @@
 #include <stdint.h>
 #include <string.h>
 
+#include "base/utf8.h"
 #include "data/split.h"
 #include "data/tokenizer.h"
 
