@@ -222,6 +222,15 @@ train(dump, "training.steps=8", *TEXT, "checkpoint.exclude_from_loading=dataload
 text = train(dump, "training.steps=9", *TEXT, "training.tokenizer=auto", "training.tokenizer_vocab_size=300", "checkpoint.exclude_from_loading=dataloader")
 place.check("is another tokenizer than the checkpoint's" in text, "another tokenizer is told", text)
 
+# ---- a text of some samples: a run goes on in the middle of an epoch as without the stop ----
+corpus.write_text("".join(f"{n} is {n * 37 % 101}\n" for n in range(20)))  # 7 samples: an epoch ends within the 4th step
+dump, other = place.new_dump(), place.new_dump()
+train(other, "training.steps=12", *TEXT)
+for last in (2, 5, 9, 12):
+    train(dump, f"training.steps={last}", *TEXT)
+is_expected(place.curve(dump) == place.curve(other) and place.difference(dump, other, 12) is None, "stopped in several epochs: bit for bit", dump)
+place.check(place.manifest(dump, 12)["state"]["epoch"] >= 2, "there were several epochs", str(place.manifest(dump, 12)["state"]))
+
 # ---- damage ----
 def damaged(what, spoil, wanted, words, resumed_from, *arguments):
     dump = copy(base)
@@ -263,6 +272,16 @@ for step in (4, 8, 12):
     flip(base / f"checkpoint/step-{step}/manifest.json")
 text = train(base, "training.steps=13", wanted=1)
 place.check("holds no checkpoint that can be loaded" in text and shown(base) == list(range(1, 13)), "nothing but damage is no reason to begin anew", text)
+
+# ---- a run that has gone wrong: its checkpoints never push out the last good one ----
+dump = place.new_dump()
+train(dump, "training.steps=4")
+train(dump, "training.steps=40", "optimizer.lr=1e6", "checkpoint.keep_latest_k=2")
+healthy = [step for step in steps(dump) if place.manifest(dump, step)["state"]["healthy"]]
+is_expected(steps(dump)[-2:] == [36, 40] and len(steps(dump)) == 3 and healthy == steps(dump)[:1], "the last healthy checkpoint stays beside keep_latest_k=2", dump)
+text = train(dump, "training.steps=44")
+place.check(f"training steps {healthy[0] + 1} to" in text and "not finite" in text, "the run goes on from there, and says why", text)
+is_expected(shown(dump) == list(range(1, 45)), "its curve is whole", dump)
 
 # ---- a full disk ----
 def full(dump, limit, steps_wanted, *arguments):

@@ -153,6 +153,29 @@ place.check(code == 0 and all(word in text for word in ("optimizer.lr", "0.0008"
             "a changed learning rate or schedule is allowed, and told with both values", text)
 place.check("training.cache_folder" not in text, "options that do not change the curve are not told")
 
+# ---- two runs: one folder holds one, and the death of one is not the other's business ----
+runs = [place.new_dump(), place.new_dump()]
+processes = [place.start(dump, [*RUN, *e2e.FOREVER]) for dump in runs]
+for dump in runs:
+    place.check(place.wait_for_step(dump, 3), "two runs beside each other", place.text(dump, "err"))
+twice = pathlib.Path(f"{runs[0]}.twice")
+with open(twice, "w") as output:
+    code = subprocess.run([e2e.PROGRAM, "train", *RUN, "training.steps=5", f"job.dump_folder={runs[0]}"], env=place.environment(NGPU=1),
+                          cwd=e2e.ROOT, stdout=output, stderr=output).returncode
+text = twice.read_text()
+place.check(code == 1 and f"{runs[0]} is in use by a live run (pid " in text, f"a folder in use is refused: exit code 1, not {code}", text)
+for pid in [*place.ranks(runs[0]), place.mpirun(runs[0])]:
+    os.kill(pid, signal.SIGKILL)
+place.wait(processes[0])
+seen = place.rows(runs[1])[-1]["step"]
+place.check(place.wait_for_step(runs[1], seen + 20), "the other run goes on", place.text(runs[1], "err"))
+processes[1].send_signal(signal.SIGTERM)
+place.check(place.wait(processes[1]) == 75, "and can be stopped", place.text(runs[1], "err"))
+for dump in runs:
+    steps = max(place.checkpoints(dump)) + 3
+    finish(dump, steps)
+    whole(dump, steps, "one of two runs")
+
 # ---- ends that leave something undelivered or half-done ----
 # files that cannot grow: sinks fail, the training does not, and its end does not wait for them longer than metrics.close_timeout
 dump = place.new_dump()
