@@ -91,14 +91,10 @@ static void print(const struct bench *b)
     struct str s = {0};
 
     json_open(&s, '{');
-    json_key(&s, "bench");
-    json_text(&s, "collectives");
-    json_key(&s, "backend");
-    json_text(&s, b->comm->ops->name);
-    json_key(&s, "ranks");
-    json_int(&s, n);
-    json_key(&s, "hosts");
-    json_int(&s, b->comm->n_hosts);
+    json_member_text(&s, "bench", "collectives");
+    json_member_text(&s, "backend", b->comm->ops->name);
+    json_member_int(&s, "ranks", n);
+    json_member_int(&s, "hosts", b->comm->n_hosts);
     for (int operation = 0; operation < N_OPERATIONS; operation++) {
         json_key(&s, operation_names[operation]);
         json_open(&s, '[');
@@ -106,12 +102,9 @@ static void print(const struct bench *b)
             double factor = (operation == 0 ? 2.0 : 1.0) * (n - 1) / n, seconds = b->best_s[operation][size];
 
             json_open(&s, '{');
-            json_key(&s, "bytes");
-            json_int(&s, (int64_t)sizes_bytes[size]);
-            json_key(&s, "microseconds");
-            json_number(&s, (double)(int64_t)(seconds * 1e8) / 100);
-            json_key(&s, "bus_gb_per_s");
-            json_number(&s, (double)(int64_t)((double)sizes_bytes[size] * factor / seconds * 1e-7) / 100);
+            json_member_int(&s, "bytes", (int64_t)sizes_bytes[size]);
+            json_member_number(&s, "microseconds", (double)(int64_t)(seconds * 1e8) / 100);
+            json_member_number(&s, "bus_gb_per_s", (double)(int64_t)((double)sizes_bytes[size] * factor / seconds * 1e-7) / 100);
             json_close(&s, '}');
         }
         json_close(&s, ']');

@@ -75,10 +75,10 @@ int main(void)
     metrics_close(m);
     if (sinks_close(s, INT64_C(60000000000))) return 1;
     json_open(&line, '{');
-    json_key(&line, "bench"), json_text(&line, "sinks");
-    json_key(&line, "scalars"), json_int(&line, N_SCALARS);
-    json_key(&line, "write_us"), json_number(&line, (double)median(write_ns) / 1e3);
-    json_key(&line, "collect_and_write_us"), json_number(&line, (double)median(step_ns) / 1e3);
+    json_member_text(&line, "bench", "sinks");
+    json_member_int(&line, "scalars", N_SCALARS);
+    json_member_number(&line, "write_us", (double)median(write_ns) / 1e3);
+    json_member_number(&line, "collect_and_write_us", (double)median(step_ns) / 1e3);
     json_close(&line, '}');
     puts(str_text(&line));
     str_release(&line);

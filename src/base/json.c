@@ -116,3 +116,27 @@ void json_raw(struct str *s, const char *json)
     comma(s);
     str_add(s, json);
 }
+
+void json_member_text(struct str *s, const char *key, const char *value)
+{
+    json_key(s, key);
+    json_text(s, value);
+}
+
+void json_member_int(struct str *s, const char *key, int64_t value)
+{
+    json_key(s, key);
+    json_int(s, value);
+}
+
+void json_member_number(struct str *s, const char *key, double value)
+{
+    json_key(s, key);
+    json_number(s, value);
+}
+
+void json_member_bool(struct str *s, const char *key, bool value)
+{
+    json_key(s, key);
+    json_bool(s, value);
+}

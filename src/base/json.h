@@ -24,6 +24,12 @@ void json_number(struct str *s, double value); /* shortest text that reads back 
 void json_bool(struct str *s, bool value);
 void json_raw(struct str *s, const char *json); /* an already written value */
 
+/* A key with its value. */
+void json_member_text(struct str *s, const char *key, const char *value);
+void json_member_int(struct str *s, const char *key, int64_t value);
+void json_member_number(struct str *s, const char *key, double value);
+void json_member_bool(struct str *s, const char *key, bool value);
+
 /* The shortest "%.{1..17}g" text that strtod reads back to exactly `value`; out has at least 32 bytes. */
 void json_shortest(double value, char *out);
 

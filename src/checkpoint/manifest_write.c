@@ -20,18 +20,6 @@ static void next_line(struct str *out)
     str_add(out, ",\n");
 }
 
-static void write_int(struct str *out, const char *key, int64_t value)
-{
-    json_key(out, key);
-    json_int(out, value);
-}
-
-static void write_text(struct str *out, const char *key, const char *value)
-{
-    json_key(out, key);
-    json_text(out, value);
-}
-
 static void write_files(const struct manifest *m, struct str *out)
 {
     json_key(out, "files");
@@ -39,9 +27,9 @@ static void write_files(const struct manifest *m, struct str *out)
     for (int i = 0; i < m->n_files; i++) {
         if (i) next_line(out);
         json_open(out, '{');
-        write_text(out, "name", m->files[i].name);
-        write_int(out, "bytes", (int64_t)m->files[i].bytes);
-        write_int(out, "crc32c", m->files[i].crc32c);
+        json_member_text(out, "name", m->files[i].name);
+        json_member_int(out, "bytes", (int64_t)m->files[i].bytes);
+        json_member_int(out, "crc32c", m->files[i].crc32c);
         json_close(out, '}');
     }
     json_close(out, ']');
@@ -50,15 +38,15 @@ static void write_files(const struct manifest *m, struct str *out)
 static void write_piece(const struct manifest_piece *p, struct str *out)
 {
     json_open(out, '{');
-    write_int(out, "file", p->file);
+    json_member_int(out, "file", p->file);
     json_key(out, "rows");
     json_open(out, '[');
     json_int(out, p->first_row);
     json_int(out, p->n_rows);
     json_close(out, ']');
-    write_int(out, "offset", (int64_t)p->offset);
-    write_int(out, "bytes", (int64_t)p->bytes);
-    write_int(out, "crc32c", p->crc32c);
+    json_member_int(out, "offset", (int64_t)p->offset);
+    json_member_int(out, "bytes", (int64_t)p->bytes);
+    json_member_int(out, "crc32c", p->crc32c);
     json_close(out, '}');
 }
 
@@ -71,9 +59,9 @@ static void write_tensors(const struct manifest *m, struct str *out)
 
         if (i) next_line(out);
         json_open(out, '{');
-        write_text(out, "name", t->name);
-        write_text(out, "kind", checkpoint_kind_name(t->kind));
-        write_text(out, "dtype", dtype_name(t->type));
+        json_member_text(out, "name", t->name);
+        json_member_text(out, "kind", checkpoint_kind_name(t->kind));
+        json_member_text(out, "dtype", dtype_name(t->type));
         json_key(out, "shape");
         json_open(out, '[');
         for (int d = 0; d < t->n_dims; d++) json_int(out, t->dim[d]);
@@ -91,18 +79,17 @@ static void write_state(const struct checkpoint_state *s, struct str *out)
 {
     json_key(out, "state");
     json_open(out, '{');
-    write_int(out, "step", s->step);
-    write_int(out, "tokens_seen", s->tokens_seen);
-    write_int(out, "epoch", s->epoch);
-    write_int(out, "sample", s->sample);
-    write_int(out, "shuffle_seed", (int64_t)s->shuffle_seed); /* as signed: what readers of JSON can hold */
-    write_int(out, "seed", (int64_t)s->seed);
-    write_int(out, "optimizer_step", s->optimizer_step);
-    write_int(out, "schedule_step", s->schedule_step);
-    write_int(out, "data_hash", (int64_t)s->data_hash);
-    write_int(out, "tokenizer_hash", (int64_t)s->tokenizer_hash);
-    json_key(out, "healthy");
-    json_bool(out, !s->unhealthy);
+    json_member_int(out, "step", s->step);
+    json_member_int(out, "tokens_seen", s->tokens_seen);
+    json_member_int(out, "epoch", s->epoch);
+    json_member_int(out, "sample", s->sample);
+    json_member_int(out, "shuffle_seed", (int64_t)s->shuffle_seed); /* as signed: what readers of JSON can hold */
+    json_member_int(out, "seed", (int64_t)s->seed);
+    json_member_int(out, "optimizer_step", s->optimizer_step);
+    json_member_int(out, "schedule_step", s->schedule_step);
+    json_member_int(out, "data_hash", (int64_t)s->data_hash);
+    json_member_int(out, "tokenizer_hash", (int64_t)s->tokenizer_hash);
+    json_member_bool(out, "healthy", !s->unhealthy);
     json_close(out, '}');
 }
 
@@ -111,20 +98,20 @@ void manifest_write(const struct manifest *m, struct str *out)
     size_t start = out->length;
 
     json_open(out, '{');
-    write_int(out, "ctitan_checkpoint", MANIFEST_VERSION);
-    write_text(out, "run_id", m->run_id);
-    write_text(out, "model", m->model);
-    write_text(out, "binary", m->binary);
-    write_text(out, "saved_at", m->saved_at);
+    json_member_int(out, "ctitan_checkpoint", MANIFEST_VERSION);
+    json_member_text(out, "run_id", m->run_id);
+    json_member_text(out, "model", m->model);
+    json_member_text(out, "binary", m->binary);
+    json_member_text(out, "saved_at", m->saved_at);
     next_line(out);
     write_state(&m->state, out);
     next_line(out);
     json_key(out, "mesh");
     json_open(out, '{');
-    write_int(out, "world", m->world);
+    json_member_int(out, "world", m->world);
     json_key(out, "axes");
     json_open(out, '{');
-    for (int i = 0; i < m->n_axes; i++) write_int(out, m->axes[i].name, m->axes[i].degree);
+    for (int i = 0; i < m->n_axes; i++) json_member_int(out, m->axes[i].name, m->axes[i].degree);
     json_close(out, '}');
     json_close(out, '}');
     next_line(out);
@@ -143,8 +130,7 @@ void manifest_write(const struct manifest *m, struct str *out)
 void manifest_part_write(const struct manifest *m, struct str *out)
 {
     json_open(out, '{');
-    json_key(out, "unhealthy");
-    json_bool(out, m->state.unhealthy);
+    json_member_bool(out, "unhealthy", m->state.unhealthy);
     write_files(m, out);
     write_tensors(m, out);
     json_close(out, '}');

@@ -49,20 +49,15 @@ static err_t make_header(const struct safetensors_item *items, int n_items, cons
     json_open(out, '{');
     json_key(out, "__metadata__");
     json_open(out, '{');
-    json_key(out, "format");
-    json_text(out, "pt");
-    for (; metadata && *metadata; metadata += 2) {
-        json_key(out, metadata[0]);
-        json_text(out, metadata[1]);
-    }
+    json_member_text(out, "format", "pt");
+    for (; metadata && *metadata; metadata += 2) json_member_text(out, metadata[0], metadata[1]);
     json_close(out, '}');
     for (int i = 0; i < n_items; i++) {
         const struct safetensors_item *t = &items[i];
 
         json_key(out, t->name);
         json_open(out, '{');
-        json_key(out, "dtype");
-        json_text(out, dtype_file_name(t->type));
+        json_member_text(out, "dtype", dtype_file_name(t->type));
         json_key(out, "shape");
         json_open(out, '[');
         for (int d = 0; d < t->n_dims; d++) json_int(out, t->dim[d]);

@@ -94,16 +94,6 @@ static err_t verify(const char *path, struct str *out, struct error *e)
     return str_ok(out, e);
 }
 
-static err_t print(struct str *out, struct error *e)
-{
-    err_t rc = ERR_NONE;
-
-    if (fwrite(str_text(out), 1, out->length, stdout) != out->length || fflush(stdout))
-        rc = FAIL(e, ERR_IO, "cannot write the output");
-    str_clear(out);
-    return rc;
-}
-
 /* Every step-N of a folder, also those that are not complete: what is wrong with them is what one wants to
  * know. A dump folder has them one level below, under the default of checkpoint.folder. */
 static err_t each(const char *folder, err_t (*act)(const char *path, struct str *out, struct error *e),
@@ -128,7 +118,7 @@ static err_t each(const char *folder, err_t (*act)(const char *path, struct str 
             n_bad++;
             fprintf(stderr, "%s: %s\n", names[i], why.message);
         }
-        rc = print(&out, e);
+        rc = cli_print(&out, e);
     }
     if (!rc && !n_steps)
         rc = FAIL(e, ERR_MISSING, "%s is neither a checkpoint nor a folder that holds one (step-N)", folder);
@@ -147,7 +137,7 @@ int cli_checkpoint(int argc, char **argv, struct error *e)
     char *manifest;
     err_t rc;
 
-    if (argc == 2 && (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0)) {
+    if (config_wants_help(argc - 1, argv + 1)) {
         fputs(USAGE, stdout);
         return CLI_OK;
     }
@@ -167,7 +157,7 @@ int cli_checkpoint(int argc, char **argv, struct error *e)
                   "%s is not a folder: name a checkpoint (.../step-N) or a folder of checkpoints", argv[2]);
     } else if (io_exists(manifest)) {
         rc = act(argv[2], &out, e);
-        if (!rc) rc = print(&out, e);
+        if (!rc) rc = cli_print(&out, e);
     } else {
         rc = each(argv[2], act, e);
     }

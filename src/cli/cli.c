@@ -2,6 +2,26 @@
 /* What all subcommands share; see cli.h. */
 #include "cli/cli.h"
 
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
+err_t cli_config_problems(const struct config_problems *p, struct error *e)
+{
+    fprintf(stderr, "%s\n", str_text(&p->text));
+    return FAIL(e, ERR_CONFIG, "%d problem%s", p->n, p->n == 1 ? "" : "s");
+}
+
+err_t cli_print(struct str *text, struct error *e)
+{
+    err_t rc = str_ok(text, e);
+
+    if (!rc && (fwrite(str_text(text), 1, text->length, stdout) != text->length || fflush(stdout)))
+        rc = FAIL(e, ERR_IO, "cannot write to standard output: %s", strerror(errno));
+    str_clear(text);
+    return rc;
+}
+
 int cli_exit_code(err_t rc)
 {
     switch (rc) {

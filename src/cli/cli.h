@@ -9,6 +9,7 @@
 #define CLI_CLI_H
 
 #include "base/error.h"
+#include "base/str.h"
 #include "config/config.h"
 
 enum cli_exit {
@@ -26,6 +27,9 @@ enum cli_exit {
 
 /* Prints every problem to stderr, however many there are, and leaves their number in e. ERR_CONFIG. */
 err_t cli_config_problems(const struct config_problems *p, struct error *e) MUST_CHECK;
+
+/* Writes a command's result to stdout at once and empties it. ERR_MEMORY when the text could not be built, ERR_IO. */
+err_t cli_print(struct str *text, struct error *e) MUST_CHECK;
 
 /* The exit code for a failed call: CLI_USAGE for usage and configuration errors, CLI_STOPPED for ERR_STOPPED, else CLI_FAILURE: also
  * for a stop with nothing saved, because a job that is requeued for it would begin anew each time. */

@@ -14,15 +14,6 @@ static const char USAGE[] = "usage: ctitan config check [OPTIONS]   report every
                             "       ctitan config docs              print docs/config.md\n"
                             "\n";
 
-static err_t put(struct str *text, FILE *to, struct error *e)
-{
-    err_t rc = str_ok(text, e);
-
-    if (!rc && (fwrite(str_text(text), 1, text->length, to) != text->length || fflush(to) != 0))
-        rc = FAIL(e, ERR_IO, "cannot write the output");
-    return rc;
-}
-
 static err_t help(struct error *e)
 {
     struct str text = {0};
@@ -30,7 +21,7 @@ static err_t help(struct error *e)
 
     str_add(&text, USAGE);
     config_help(&text);
-    rc = put(&text, stdout, e);
+    rc = cli_print(&text, e);
     str_release(&text);
     return rc;
 }
@@ -41,7 +32,7 @@ static err_t docs(struct error *e)
     err_t rc;
 
     config_docs(&text);
-    rc = put(&text, stdout, e);
+    rc = cli_print(&text, e);
     str_release(&text);
     return rc;
 }
@@ -61,12 +52,6 @@ static void add_verdict(const struct config *c, struct str *out)
     str_release(&missing);
 }
 
-err_t cli_config_problems(const struct config_problems *p, struct error *e)
-{
-    fprintf(stderr, "%s\n", str_text(&p->text));
-    return FAIL(e, ERR_CONFIG, "%d problem%s", p->n, p->n == 1 ? "" : "s");
-}
-
 static err_t check_or_print(bool is_print, int argc, char **argv, struct error *e)
 {
     struct config_problems problems = {0};
@@ -80,7 +65,7 @@ static err_t check_or_print(bool is_print, int argc, char **argv, struct error *
         config_print(c, true, &text);
     else
         add_verdict(c, &text);
-    rc = put(&text, stdout, e);
+    rc = cli_print(&text, e);
 out:
     str_release(&text);
     config_destroy(c);

@@ -50,15 +50,6 @@ static bool report(void *arg, const char *what, int64_t done, int64_t total)
     return true;
 }
 
-static err_t put(struct str *text, struct error *e)
-{
-    err_t rc = str_ok(text, e);
-
-    if (!rc && (fwrite(str_text(text), 1, text->length, stdout) != text->length || fflush(stdout) != 0))
-        rc = FAIL(e, ERR_IO, "cannot write the output");
-    return rc;
-}
-
 /* Takes this command's own options out of argv. */
 static err_t parse(struct command *c, int argc, char **argv, struct error *e)
 {
@@ -163,7 +154,7 @@ static err_t handle(struct command *c, const struct config *cfg, bool is_trainin
         str_addf(&out, "%s: %s, %" PRId64 " samples of %d tokens in %s\n", title, p->made_cache ? "made" : "ready", s.n_samples, seq_len,
                  token_cache_name(cache));
     }
-    if (!rc) rc = put(&out, e);
+    if (!rc) rc = cli_print(&out, e);
     if (rc) error_prefix(e, "%s data", title);
     token_cache_close(cache);
     str_release(&out);

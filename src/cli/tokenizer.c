@@ -102,13 +102,6 @@ static err_t read_number(const char *text, int32_t *out, struct error *e)
     return ERR_NONE;
 }
 
-static err_t write_out(const struct str *s, struct error *e)
-{
-    if (s->length && fwrite(s->text, 1, s->length, stdout) != s->length)
-        return FAIL(e, ERR_IO, "cannot write to standard output: %s", strerror(errno));
-    return fflush(stdout) ? FAIL(e, ERR_IO, "cannot write to standard output: %s", strerror(errno)) : ERR_NONE;
-}
-
 /* ---- train ---- */
 
 struct corpus {
@@ -211,8 +204,7 @@ static err_t encode_text(const struct tokenizer *t, const struct str *text, bool
     if (!rc) rc = tokenizer_encode(t, scratch, str_text(text), text->length, special, &ids, e);
     for (size_t i = 0; !rc && i < ids.count; i++) str_addf(&line, i ? " %d" : "%d", ids.ids[i]);
     str_add_char(&line, '\n');
-    if (!rc) rc = str_ok(&line, e);
-    if (!rc) rc = write_out(&line, e);
+    if (!rc) rc = cli_print(&line, e);
     str_release(&line);
     token_list_release(&ids);
     tokenizer_scratch_destroy(scratch);
@@ -249,7 +241,7 @@ static err_t decode_text(const struct tokenizer *t, const struct str *text, stru
     err_t rc = read_ids(text, &ids, e);
 
     if (!rc) rc = tokenizer_decode(t, ids.ids, ids.count, &bytes, e);
-    if (!rc) rc = write_out(&bytes, e);
+    if (!rc) rc = cli_print(&bytes, e);
     str_release(&bytes);
     token_list_release(&ids);
     return rc;

@@ -11,17 +11,21 @@
 #include "models/model.h"
 #include "train/job.h"
 
-static int help(void)
-{
-    struct str options = {0};
+static const char USAGE[] =
+    "usage: ctitan train [--config NAME|PATH] [section.key=value ...]\n\n"
+    "Trains a model with the ranks that mpirun or srun started, alone without them, or with comm.mode=local_tensor as threads.\n"
+    "./run_train.sh is the usual way to start it. Options, with their defaults:\n\n";
 
-    config_help(&options);
-    printf("usage: ctitan train [--config NAME|PATH] [section.key=value ...]\n\n"
-           "Trains a model with the ranks that mpirun or srun started, alone without them, or with comm.mode=local_tensor as threads.\n"
-           "./run_train.sh is the usual way to start it. Options, with their defaults:\n\n%s",
-           str_text(&options));
-    str_release(&options);
-    return CLI_OK;
+static err_t help(struct error *e)
+{
+    struct str text = {0};
+    err_t rc;
+
+    str_add(&text, USAGE);
+    config_help(&text);
+    rc = cli_print(&text, e);
+    str_release(&text);
+    return rc;
 }
 
 /* Everything that is wrong, in one go, before any rank starts. */
@@ -58,8 +62,7 @@ int cli_train(int argc, char **argv, struct error *e)
     err_t rc;
     int code;
 
-    for (int i = 1; i < argc; i++)
-        if (strcmp(argv[i], "--help") == 0 || strcmp(argv[i], "-h") == 0) return help();
+    if (config_wants_help(argc - 1, argv + 1)) return cli_exit_code(help(e));
     rc = load(&job.cfg, argc - 1, argv + 1, e);
     if (rc && !job_is_first()) e->message[0] = '\0';
     if (!rc) rc = job_run(&job, e);

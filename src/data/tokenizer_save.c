@@ -22,18 +22,6 @@ static const char *alphabet_text(const struct bpe_token *token, const uint16_t c
     return str_text(out);
 }
 
-static void key_bool(struct str *s, const char *key, bool value)
-{
-    json_key(s, key);
-    json_bool(s, value);
-}
-
-static void key_text(struct str *s, const char *key, const char *value)
-{
-    json_key(s, key);
-    json_text(s, value);
-}
-
 static int by_id(const void *pa, const void *pb)
 {
     const struct added_token *a = *(const struct added_token *const *)pa, *b = *(const struct added_token *const *)pb;
@@ -53,14 +41,13 @@ static err_t write_added(const struct tokenizer *t, struct str *s, struct error 
     json_open(s, '[');
     for (int i = 0; i < t->n_added; i++) {
         json_open(s, '{');
-        json_key(s, "id");
-        json_int(s, sorted[i]->id);
-        key_text(s, "content", sorted[i]->text);
-        key_bool(s, "single_word", false);
-        key_bool(s, "lstrip", sorted[i]->strips_left);
-        key_bool(s, "rstrip", sorted[i]->strips_right);
-        key_bool(s, "normalized", sorted[i]->is_normalized);
-        key_bool(s, "special", sorted[i]->is_special);
+        json_member_int(s, "id", sorted[i]->id);
+        json_member_text(s, "content", sorted[i]->text);
+        json_member_bool(s, "single_word", false);
+        json_member_bool(s, "lstrip", sorted[i]->strips_left);
+        json_member_bool(s, "rstrip", sorted[i]->strips_right);
+        json_member_bool(s, "normalized", sorted[i]->is_normalized);
+        json_member_bool(s, "special", sorted[i]->is_special);
         json_close(s, '}');
     }
     json_close(s, ']');
@@ -71,10 +58,10 @@ static err_t write_added(const struct tokenizer *t, struct str *s, struct error 
 static void write_byte_level(struct str *s, bool use_regex)
 {
     json_open(s, '{');
-    key_text(s, "type", "ByteLevel");
-    key_bool(s, "add_prefix_space", false);
-    key_bool(s, "trim_offsets", true);
-    key_bool(s, "use_regex", use_regex);
+    json_member_text(s, "type", "ByteLevel");
+    json_member_bool(s, "add_prefix_space", false);
+    json_member_bool(s, "trim_offsets", true);
+    json_member_bool(s, "use_regex", use_regex);
     json_close(s, '}');
 }
 
@@ -87,19 +74,19 @@ static void write_pre_tokenizer(const struct splitter *splitter, struct str *s)
     if (use_regex) n_splits--;
     if (n_splits) {
         json_open(s, '{');
-        key_text(s, "type", "Sequence");
+        json_member_text(s, "type", "Sequence");
         json_key(s, "pretokenizers");
         json_open(s, '[');
     }
     for (int i = 0; i < n_splits; i++) {
         json_open(s, '{');
-        key_text(s, "type", "Split");
+        json_member_text(s, "type", "Split");
         json_key(s, "pattern");
         json_open(s, '{');
-        key_text(s, "Regex", splitter->levels[i].pattern);
+        json_member_text(s, "Regex", splitter->levels[i].pattern);
         json_close(s, '}');
-        key_text(s, "behavior", "Isolated");
-        key_bool(s, "invert", false);
+        json_member_text(s, "behavior", "Isolated");
+        json_member_bool(s, "invert", false);
         json_close(s, '}');
     }
     write_byte_level(s, use_regex);
@@ -114,9 +101,8 @@ static void write_part(struct str *s, const char *kind, const char *id)
     json_open(s, '{');
     json_key(s, kind);
     json_open(s, '{');
-    key_text(s, "id", id);
-    json_key(s, "type_id");
-    json_int(s, 0);
+    json_member_text(s, "id", id);
+    json_member_int(s, "type_id", 0);
     json_close(s, '}');
     json_close(s, '}');
 }
@@ -125,7 +111,7 @@ static void write_template_token(struct str *s, const char *text, int32_t id)
 {
     json_key(s, text);
     json_open(s, '{');
-    key_text(s, "id", text);
+    json_member_text(s, "id", text);
     json_key(s, "ids");
     json_open(s, '[');
     json_int(s, id);
@@ -150,7 +136,7 @@ static void write_post_processor(const struct tokenizer *t, struct str *s)
         return;
     }
     json_open(s, '{');
-    key_text(s, "type", "TemplateProcessing");
+    json_member_text(s, "type", "TemplateProcessing");
     json_key(s, "single");
     json_open(s, '[');
     if (t->bos >= 0) write_part(s, "SpecialToken", t->texts[t->bos].bytes);
@@ -177,20 +163,19 @@ static void write_model(const struct bpe *b, struct str *s, struct str *a, struc
     byte_alphabet(codes);
     json_key(s, "model");
     json_open(s, '{');
-    key_text(s, "type", "BPE");
-    key_text(s, "dropout", NULL);
-    key_text(s, "unk_token", NULL);
-    key_text(s, "continuing_subword_prefix", NULL);
-    key_text(s, "end_of_word_suffix", NULL);
-    key_bool(s, "fuse_unk", false);
-    key_bool(s, "byte_fallback", false);
-    key_bool(s, "ignore_merges", b->ignore_merges);
+    json_member_text(s, "type", "BPE");
+    json_member_text(s, "dropout", NULL);
+    json_member_text(s, "unk_token", NULL);
+    json_member_text(s, "continuing_subword_prefix", NULL);
+    json_member_text(s, "end_of_word_suffix", NULL);
+    json_member_bool(s, "fuse_unk", false);
+    json_member_bool(s, "byte_fallback", false);
+    json_member_bool(s, "ignore_merges", b->ignore_merges);
     json_key(s, "vocab");
     json_open(s, '{');
     for (int32_t id = 0; id < b->n_tokens; id++) {
         if (!b->tokens[id].bytes) continue;
-        json_key(s, alphabet_text(&b->tokens[id], codes, a));
-        json_int(s, id);
+        json_member_int(s, alphabet_text(&b->tokens[id], codes, a), id);
     }
     json_close(s, '}');
     json_key(s, "merges");
@@ -211,11 +196,11 @@ err_t tokenizer_save(const struct tokenizer *t, const char *path, struct error *
     err_t rc;
 
     json_open(&s, '{');
-    key_text(&s, "version", "1.0");
-    key_text(&s, "truncation", NULL);
-    key_text(&s, "padding", NULL);
+    json_member_text(&s, "version", "1.0");
+    json_member_text(&s, "truncation", NULL);
+    json_member_text(&s, "padding", NULL);
     rc = write_added(t, &s, e);
-    key_text(&s, "normalizer", NULL);
+    json_member_text(&s, "normalizer", NULL);
     write_pre_tokenizer(&t->splitter, &s);
     write_post_processor(t, &s);
     json_key(&s, "decoder");

@@ -25,14 +25,10 @@ static void add_head(struct str *out, const char *run, int segment, int64_t step
                      const char *tags_json)
 {
     json_open(out, '{');
-    json_key(out, "run");
-    json_text(out, run);
-    json_key(out, "segment");
-    json_int(out, segment);
-    json_key(out, "step");
-    json_int(out, step);
-    json_key(out, "wall_s");
-    json_number(out, wall_s);
+    json_member_text(out, "run", run);
+    json_member_int(out, "segment", segment);
+    json_member_int(out, "step", step);
+    json_member_number(out, "wall_s", wall_s);
     if (!tags_json) return;
     json_key(out, "tags");
     json_raw(out, tags_json);
@@ -189,8 +185,7 @@ static void add_tags(struct str *out, const struct jsonl_options *o)
         struct str name = {0};
 
         str_add_bytes(&name, o->tags[i], equals ? (size_t)(equals - o->tags[i]) : strlen(o->tags[i]));
-        json_key(out, str_text(&name));
-        json_text(out, equals ? equals + 1 : "");
+        json_member_text(out, str_text(&name), equals ? equals + 1 : "");
         str_release(&name);
     }
     json_close(out, '}');
@@ -244,10 +239,8 @@ static err_t jsonl_text(void *sink, const struct sink_text *text, struct error *
 
     (void)e;
     add_head(out, text->run, text->segment, text->step, text->wall_s, tags_of(j));
-    json_key(out, "tag");
-    json_text(out, text->tag);
-    json_key(out, "text");
-    json_text(out, text->text);
+    json_member_text(out, "tag", text->tag);
+    json_member_text(out, "text", text->text);
     json_close(out, '}');
     str_add_char(out, '\n');
     return ERR_NONE;

@@ -17,27 +17,15 @@ const char *run_status_name(enum run_status status)
     return status_names[status];
 }
 
-static void write_text(struct str *out, const char *key, const char *value)
-{
-    json_key(out, key);
-    json_text(out, value);
-}
-
-static void write_int(struct str *out, const char *key, int64_t value)
-{
-    json_key(out, key);
-    json_int(out, value);
-}
-
 void run_write(const struct run_info *info, struct str *out)
 {
     json_open(out, '{');
-    write_int(out, "ctitan_run", RUN_VERSION);
-    write_text(out, "id", info->id);
-    write_text(out, "model", info->model);
-    write_text(out, "status", run_status_name(info->status));
-    write_text(out, "reason", info->reason);
-    write_int(out, "last_step", info->last_step);
+    json_member_int(out, "ctitan_run", RUN_VERSION);
+    json_member_text(out, "id", info->id);
+    json_member_text(out, "model", info->model);
+    json_member_text(out, "status", run_status_name(info->status));
+    json_member_text(out, "reason", info->reason);
+    json_member_int(out, "last_step", info->last_step);
     json_key(out, "segments");
     json_open(out, '[');
     for (int i = 0; i < info->n_segments; i++) {
@@ -45,17 +33,17 @@ void run_write(const struct run_info *info, struct str *out)
 
         str_add(out, i ? ",\n" : "\n");
         json_open(out, '{');
-        write_text(out, "start", s->start);
-        write_text(out, "description", s->description);
-        write_int(out, "first_step", s->first_step);
-        write_text(out, "tb_folder", s->tb_folder);
+        json_member_text(out, "start", s->start);
+        json_member_text(out, "description", s->description);
+        json_member_int(out, "first_step", s->first_step);
+        json_member_text(out, "tb_folder", s->tb_folder);
         json_key(out, "hosts");
         json_open(out, '[');
         for (int h = 0; h < s->n_hosts; h++) json_text(out, s->hosts[h]);
         json_close(out, ']');
-        write_int(out, "world", s->world);
-        write_text(out, "config_hash", s->config_hash);
-        write_text(out, "binary", s->binary);
+        json_member_int(out, "world", s->world);
+        json_member_text(out, "config_hash", s->config_hash);
+        json_member_text(out, "binary", s->binary);
         json_close(out, '}');
     }
     json_close(out, ']');

@@ -38,8 +38,10 @@ static void test_layout(void **state)
     json_close(&s, '}');
     json_raw(&s, "{\"x\":1}");
     json_close(&s, ']');
-    json_key(&s, "loss");
-    json_number(&s, 0.5);
+    json_member_number(&s, "loss", 0.5);
+    json_member_text(&s, "none", NULL);
+    json_member_int(&s, "rank", -1);
+    json_member_bool(&s, "last", true);
     json_close(&s, '}');
     str_add_char(&s, '\n');
     json_open(&s, '{'); /* the next line begins anew */
@@ -47,7 +49,7 @@ static void test_layout(void **state)
     assert_string_equal(
         str_text(&s),
         "{\"step\":-9223372036854775808,\"tokens\":18446744073709551615,\"tags\":[\"a,b\",null,true,"
-        "false,[],{},{\"x\":1}],\"loss\":0.5}\n{}");
+        "false,[],{},{\"x\":1}],\"loss\":0.5,\"none\":null,\"rank\":-1,\"last\":true}\n{}");
     str_release(&s);
 }
 
