@@ -65,19 +65,10 @@ err_t io_write_all(int fd, const void *bytes, size_t n, const char *path, struct
     return ERR_NONE;
 }
 
-/* The folder part of a path, in the arena. */
-static char *folder_of(struct arena *a, const char *path)
-{
-    const char *slash = strrchr(path, '/');
-
-    if (!slash) return arena_strdup(a, ".");
-    return slash == path ? arena_strdup(a, "/") : arena_strndup(a, path, (size_t)(slash - path));
-}
-
 err_t io_write_atomic(const char *path, const void *bytes, size_t n, struct error *e)
 {
     struct arena a = {0};
-    char *temporary = arena_printf(&a, "%s.tmp-%ld", path, (long)getpid()), *folder = folder_of(&a, path);
+    char *temporary = arena_printf(&a, "%s.tmp-%ld", path, (long)getpid()), *folder = io_folder_of(&a, path);
     int fd = -1;
     err_t rc;
 
@@ -178,6 +169,14 @@ char *io_join(struct arena *a, const char *folder, const char *name)
     return arena_printf(a, "%s%s%s", folder, folder[strlen(folder) - 1] == '/' ? "" : "/", name);
 }
 
+char *io_folder_of(struct arena *a, const char *path)
+{
+    const char *slash = strrchr(path, '/');
+
+    if (!slash) return arena_strdup(a, ".");
+    return slash == path ? arena_strdup(a, "/") : arena_strndup(a, path, (size_t)(slash - path));
+}
+
 static int by_name(const void *a, const void *b) { return strcmp(*(char *const *)a, *(char *const *)b); }
 
 err_t io_list(const char *folder, struct arena *a, char ***out, int *n, struct error *e)
@@ -191,7 +190,13 @@ err_t io_list(const char *folder, struct arena *a, char ***out, int *n, struct e
     *out = NULL;
     *n = 0;
     if (!d) return io_fail(e, "open the folder", folder);
-    while (!rc && (entry = readdir(d))) {
+    while (!rc) {
+        errno = 0;
+        entry = readdir(d);
+        if (!entry) {
+            if (errno) rc = io_fail(e, "list the folder", folder);
+            break;
+        }
         if (strcmp(entry->d_name, ".") == 0 || strcmp(entry->d_name, "..") == 0) continue;
         if (count == capacity) {
             capacity = capacity ? 2 * capacity : 32;

@@ -28,6 +28,9 @@ int64_t io_file_bytes(const char *path); /* -1: no such file */
 /* "a/b" from "a" and "b" (an absolute b wins), in the arena; NULL = out of memory. */
 char *io_join(struct arena *a, const char *folder, const char *name);
 
+/* "a" from "a/b", "." from "b", in the arena; NULL = out of memory. */
+char *io_folder_of(struct arena *a, const char *path);
+
 /* The error of a system call that just failed, from errno: "cannot <what> <path>: <reason> (<advice>)". Returns ERR_MISSING for ENOENT,
  * else ERR_IO. */
 err_t io_fail(struct error *e, const char *what, const char *path);

@@ -15,18 +15,18 @@ err_t checkpoint_agree(struct comm *c, err_t mine, struct error *e)
     int64_t worst =
         mine ? c->size - c->rank : 0; /* the maximum over the ranks names the lowest that failed */
     int failed;
+    err_t rc;
 
     if (mine) {
         told.code = mine;
         if (e) memcpy(told.message, e->message, sizeof told.message);
     }
-    if (comm_all_reduce(c, "agree on the checkpoint", &worst, 1, DTYPE_INT64, COMM_MAX, NULL,
-                        mine ? NULL : e))
-        return mine ? mine : ERR_COMM;
+    rc = comm_all_reduce(c, "agree on the checkpoint", &worst, 1, DTYPE_INT64, COMM_MAX, NULL, mine ? NULL : e);
+    if (rc) return mine ? mine : rc;
     if (!worst) return ERR_NONE;
     failed = c->size - (int)worst;
-    if (comm_broadcast(c, "tell what failed", &told, sizeof told, failed, NULL, mine ? NULL : e))
-        return mine ? mine : ERR_COMM;
+    rc = comm_broadcast(c, "tell what failed", &told, sizeof told, failed, NULL, mine ? NULL : e);
+    if (rc) return mine ? mine : rc;
     told.message[sizeof told.message - 1] = '\0';
     if (c->size == 1) return mine;
     return FAIL(e, (err_t)told.code, "rank %d: %s", failed, told.message);

@@ -50,11 +50,7 @@ static const char *scalar_text(const yaml_node_t *node)
 
 static bool is_null_node(const yaml_node_t *node)
 {
-    const char *s;
-
-    if (node->type != YAML_SCALAR_NODE || node->data.scalar.style != YAML_PLAIN_SCALAR_STYLE) return false;
-    s = scalar_text(node);
-    return !*s || strcmp(s, "~") == 0 || strcmp(s, "null") == 0;
+    return node->type == YAML_SCALAR_NODE && node->data.scalar.style == YAML_PLAIN_SCALAR_STYLE && config_is_null(scalar_text(node));
 }
 
 /* libyaml gives nodes without a tag these three, so any other was written by hand */

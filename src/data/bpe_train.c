@@ -419,6 +419,7 @@ err_t tokenizer_train(struct tokenizer **out, const struct tokenizer_spec *spec,
     const char *pattern = NULL;
     err_t rc = pattern_named(spec->pattern, &pattern, e);
 
+    *out = NULL;
     if (rc) return rc;
     if (spec->vocab_size < 256 + n_special || spec->vocab_size > TOKENIZER_MAX_VOCAB)
         return FAIL(e, ERR_RANGE, "a vocabulary of %d tokens: it must have room for 256 bytes and %d special tokens (%d), and at most %d",

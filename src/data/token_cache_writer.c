@@ -110,8 +110,7 @@ err_t token_cache_writer_finish(struct token_cache_writer *w, struct token_cache
     static const char zeros[8];
     int64_t bytes = w->n_tokens * w->token_bytes;
     struct arena a = {0};
-    const char *slash = strrchr(w->path, '/');
-    char *folder = slash ? arena_strndup(&a, w->path, (size_t)(slash - w->path) + 1) : arena_strdup(&a, ".");
+    char *folder = io_folder_of(&a, w->path);
     err_t rc = folder ? ERR_NONE : FAIL(e, ERR_MEMORY, "out of memory while making the token cache %s", w->path);
 
     if (!rc) rc = put(w, zeros, (size_t)(token_cache_pad(bytes) - bytes), e);

@@ -66,9 +66,9 @@ err_t tokenizer_make(struct tokenizer **out, struct error *e)
 {
     struct tokenizer *t = mem_zalloc(1, sizeof *t);
 
+    *out = t;
     if (!t) return FAIL(e, ERR_MEMORY, "out of memory for a tokenizer");
     t->bos = t->eos = -1;
-    *out = t;
     return ERR_NONE;
 }
 
@@ -216,6 +216,7 @@ err_t tokenizer_scratch_create(struct tokenizer_scratch **out, const struct toke
     struct tokenizer_scratch *s = mem_zalloc(1, sizeof *s);
     err_t rc;
 
+    *out = NULL;
     if (!s) return FAIL(e, ERR_MEMORY, "out of memory for encoding");
     s->tokenizer = t;
     rc = split_state_init(&s->split, &t->splitter, e);

@@ -381,6 +381,7 @@ err_t tokenizer_parse(struct tokenizer **out, const char *json, size_t n, const 
     json_t *root = NULL;
     err_t rc = tokenizer_make(&r.t, e);
 
+    *out = NULL;
     if (rc) return rc;
     memset(r.byte_of, 0xFF, sizeof r.byte_of);
     byte_alphabet(codes);
@@ -429,18 +430,14 @@ err_t tokenizer_open(struct tokenizer **out, const char *path, struct error *e)
 {
     struct str json = {0}, config = {0};
     struct arena a = {0};
-    char *file = NULL, *folder, *config_file = NULL;
+    char *file, *folder, *config_file;
     err_t rc = ERR_NONE;
 
+    *out = NULL;
     if (strcmp(path, TOKENIZER_BYTE) == 0) return open_byte(out, e);
     file = io_is_folder(path) ? io_join(&a, path, "tokenizer.json") : arena_strdup(&a, path);
-    folder = file ? arena_strdup(&a, file) : NULL;
-    if (folder) {
-        char *slash = strrchr(folder, '/');
-
-        if (slash) slash[1] = '\0';
-        config_file = io_join(&a, slash ? folder : ".", "tokenizer_config.json");
-    }
+    folder = file ? io_folder_of(&a, file) : NULL;
+    config_file = folder ? io_join(&a, folder, "tokenizer_config.json") : NULL;
     if (!config_file) rc = FAIL(e, ERR_MEMORY, "out of memory for the tokenizer's path");
     if (!rc) rc = io_read_file(file, &json, e);
     if (!rc && io_exists(config_file)) rc = io_read_file(config_file, &config, e);

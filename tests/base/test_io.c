@@ -361,6 +361,9 @@ static void test_joining(void **state)
     assert_string_equal(io_join(&a, "a", "/b"), "/b");
     assert_string_equal(io_join(&a, "/", "b"), "/b");
     assert_string_equal(io_join(&a, "a", ""), "a/");
+    assert_string_equal(io_folder_of(&a, "a/b/c"), "a/b");
+    assert_string_equal(io_folder_of(&a, "c"), ".");
+    assert_string_equal(io_folder_of(&a, "/c"), "/");
     mem_fault_arm(0);
     arena_release(&a);
     assert_null(io_join(&a, "a", "b"));

@@ -101,6 +101,7 @@ static void test_lists(void **state)
     config_destroy(c);
     assert_text_refused("metrics: {tags: [a=1, [b=2]]}\n", 1, TEXTS("entry 2 of the list is not a text"));
     assert_text_refused("metrics: {tags: [a=1, null]}\n", 1, TEXTS("entry 2 of the list is not a text"));
+    assert_text_refused("metrics: {tags: [a=1, Null]}\n", 1, TEXTS("entry 2 of the list is not a text"));
     assert_text_refused("training: {steps: [1]}\n", 1, TEXTS("a list stands where one value is expected"));
     assert_text_refused("training: {steps: {a: 1}}\n", 1, TEXTS("a mapping stands where one value"));
 }
