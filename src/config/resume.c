@@ -65,7 +65,8 @@ static bool set_json(struct config *c, const struct config_row *row, const json_
     case JSON_NULL: str_add(&text, "null"); break;
     default: return str_add(why, "it is not a value"), false;
     }
-    is_set = config_set(c, row, str_text(&text), text.length, style, why);
+    is_set = !text.failed && config_set(c, row, str_text(&text), text.length, style, why);
+    if (text.failed) str_add(why, "out of memory");
     str_release(&text);
     return is_set;
 }
@@ -102,7 +103,9 @@ static void compare_row(const struct config *c, int index, const struct config *
     config_value_yaml(earlier, row, &then);
     config_origin_text(&c->sources->origin[index], &origin);
     /* as written: bytes that are not UTF-8 do not survive in JSON */
-    if (strcmp(str_text(&now), str_text(&then)) == 0)
+    if (now.failed || then.failed || origin.failed)
+        config_problem(p, "%s: %s.%s: out of memory", where, row->section, row->key); /* half a value must not pass for the value */
+    else if (strcmp(str_text(&now), str_text(&then)) == 0)
         ;
     else if (consequence == IS_TOLD)
         str_addf(told, "%s.%s=%s (%s), but %s has %s\n", row->section, row->key, str_text(&now), str_text(&origin), where, str_text(&then));
