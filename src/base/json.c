@@ -84,6 +84,10 @@ void json_uint(struct str *s, uint64_t value)
 
 void json_shortest(double value, char *out)
 {
+    if (fabs(value) < 1e15 && value == trunc(value)) {
+        snprintf(out, 32, "%.0f", value);
+        return;
+    }
     for (int digits = 1; digits <= 17; digits++) {
         snprintf(out, 32, "%.*g", digits, value);
         if (strtod(out, NULL) == value) return;

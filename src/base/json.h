@@ -20,7 +20,7 @@ void json_key(struct str *s, const char *key);
 void json_text(struct str *s, const char *value); /* NULL is written as null */
 void json_int(struct str *s, int64_t value);
 void json_uint(struct str *s, uint64_t value);
-void json_number(struct str *s, double value); /* shortest text that reads back to the same double */
+void json_number(struct str *s, double value); /* a short text that reads back to the same double */
 void json_bool(struct str *s, bool value);
 void json_raw(struct str *s, const char *json); /* an already written value */
 
@@ -30,7 +30,8 @@ void json_member_int(struct str *s, const char *key, int64_t value);
 void json_member_number(struct str *s, const char *key, double value);
 void json_member_bool(struct str *s, const char *key, bool value);
 
-/* The shortest "%.{1..17}g" text that strtod reads back to exactly `value`; out has at least 32 bytes. */
+/* A text that strtod reads back to exactly `value`: whole numbers below 1e15 in full, others as the shortest "%.{1..17}g"; out has at
+ * least 32 bytes. */
 void json_shortest(double value, char *out);
 
 #endif

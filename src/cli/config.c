@@ -7,6 +7,7 @@
 
 #include "base/str.h"
 #include "cli/cli.h"
+#include "models/model.h"
 
 static const char USAGE[] = "usage: ctitan config check [OPTIONS]   report every problem of a configuration, "
                             "and what this build lacks\n"
@@ -55,11 +56,13 @@ static void add_verdict(const struct config *c, struct str *out)
 static err_t check_or_print(bool is_print, int argc, char **argv, struct error *e)
 {
     struct config_problems problems = {0};
+    struct model_spec model;
     struct config *c = NULL;
     struct str text = {0};
     err_t rc = config_load(&c, argc, argv, &problems, e);
 
-    if (rc == ERR_CONFIG) rc = cli_config_problems(&problems, e);
+    if (!rc && !is_print) model_spec_resolve(&model, c, &problems);
+    if (problems.n) rc = cli_config_problems(&problems, e);
     if (rc) goto out;
     if (is_print)
         config_print(c, true, &text);

@@ -58,7 +58,4 @@ void model_destroy(struct model *m);
 int64_t model_parameters(const struct model *m);           /* elements, tied weights once */
 int64_t model_embedding_parameters(const struct model *m); /* of them, the token embedding */
 
-/* Names of the flavours of a family, NULL-terminated; NULL = no such family. For messages and docs. */
-const char *const *model_flavors(const char *family);
-
 #endif

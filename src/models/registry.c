@@ -2,6 +2,7 @@
 /* Families and flavours: the table of sizes, and the rules that tie a model to the rest of the configuration. */
 #include <string.h>
 
+#include "base/str.h"
 #include "models/llama.h"
 #include "models/model.h"
 
@@ -20,25 +21,25 @@ static const struct model_spec flavors[] = {
 };
 enum { N_FLAVORS = (int)(sizeof flavors / sizeof *flavors) };
 
-static const char *const llama3_names[] = {"debugmodel", "1B", "3B", "8B", "70B", "405B", NULL};
-
-const char *const *model_flavors(const char *family) { return strcmp(family, "llama3") == 0 ? llama3_names : NULL; }
-
 static const struct model_spec *find(const char *family, const char *flavor, struct config_problems *p)
 {
-    const char *const *names = model_flavors(family), *nearest;
+    const char *names[N_FLAVORS], *nearest;
+    struct str list = {0};
     int n = 0;
 
-    if (!names) {
-        config_problem(p, "model.name=%s: this build has the family llama3", family);
-        return NULL;
+    for (int i = 0; i < N_FLAVORS; i++) {
+        if (strcmp(flavors[i].family, family) != 0) continue;
+        if (strcmp(flavors[i].flavor, flavor) == 0) return &flavors[i];
+        str_addf(&list, "%s%s", n ? ", " : "", flavors[i].flavor);
+        names[n++] = flavors[i].flavor;
     }
-    for (int i = 0; i < N_FLAVORS; i++)
-        if (strcmp(flavors[i].family, family) == 0 && strcmp(flavors[i].flavor, flavor) == 0) return &flavors[i];
-    while (names[n]) n++;
-    nearest = str_nearest(flavor, names, n);
-    config_problem(p, "model.flavor=%s: %s has debugmodel, 1B, 3B, 8B, 70B, 405B%s%s%s", flavor, family, nearest ? "; did you mean " : "",
-                   nearest ? nearest : "", nearest ? "?" : "");
+    nearest = n ? str_nearest(flavor, names, n) : NULL;
+    if (!n)
+        config_problem(p, "model.name=%s: this build has the family llama3", family);
+    else
+        config_problem(p, "model.flavor=%s: %s has %s%s%s%s", flavor, family, str_text(&list), nearest ? "; did you mean " : "",
+                       nearest ? nearest : "", nearest ? "?" : "");
+    str_release(&list);
     return NULL;
 }
 

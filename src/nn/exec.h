@@ -38,7 +38,7 @@ struct exec {
     enum dtype type;
     struct region stash, kept, scratch;
     struct batch_view batch;
-    bool with_gradient;              /* false in validation: forward keeps nothing for a backward pass that will not come */
+    bool with_gradient;              /* false in validation: what forward stashes for backward is dropped after each unit */
     double loss_scale;               /* 1 / valid labels of the whole step */
     double *loss_sum;                /* borrowed, on the device; grown by the head: summed cross-entropy, unscaled */
 };

@@ -1,11 +1,14 @@
 /* SPDX-License-Identifier: MIT */
 /* What a run says: the sinks of the ranks that speak, the lines at start, the row of each logged step. */
 #include <stdio.h>
+#include <string.h>
 #include <time.h>
 
 #include "base/io.h"
 #include "base/mem.h"
 #include "train/trainer.h"
+
+enum { N_HPARAMS = 8 };
 
 /* Options that the sinks borrow until they are closed. */
 struct trainer_sinks {
@@ -14,7 +17,7 @@ struct trainer_sinks {
     struct jsonl_options jsonl;
     struct tfevents_options tfevents;
     struct str config_text;
-    struct tfevents_hparam hparams[8];
+    struct tfevents_hparam hparams[N_HPARAMS];
     bool is_speaker;   /* this rank's rows are the run's */
     bool has_own;      /* this rank writes rows of its own (metrics.save_for_all_ranks), into event files */
     struct sinks *own; /* for them; NULL = none */
@@ -25,21 +28,24 @@ static int speaking_rank(const struct trainer *t)
     return metrics_rank(t->mesh.world->size, t->mesh.shape.degree[AXIS_PP], NULL, 0);
 }
 
-static int hparams_of(const struct trainer *t, struct tfevents_hparam *h)
+static void fill_hparams(const struct config *c, struct tfevents_hparam out[N_HPARAMS])
 {
-    const struct config *c = t->cfg;
-    int n = 0;
+#define TEXT(option) {.name = #option, .kind = TFEVENTS_TEXT, .text = c->option}
+#define NUMBER(option) {.name = #option, .kind = TFEVENTS_NUMBER, .number = (double)c->option}
+    const struct tfevents_hparam hparams[N_HPARAMS] = {
+        TEXT(model.flavor),
+        NUMBER(optimizer.lr),
+        NUMBER(optimizer.weight_decay),
+        NUMBER(training.global_batch_size),
+        NUMBER(training.seq_len),
+        NUMBER(training.steps),
+        NUMBER(debug.seed),
+        {.name = "training.document_mask", .kind = TFEVENTS_BOOL, .number = c->training.document_mask},
+    };
+#undef TEXT
+#undef NUMBER
 
-    h[n++] = (struct tfevents_hparam){.name = "model.flavor", .kind = TFEVENTS_TEXT, .text = c->model.flavor};
-    h[n++] = (struct tfevents_hparam){.name = "optimizer.lr", .kind = TFEVENTS_NUMBER, .number = c->optimizer.lr};
-    h[n++] = (struct tfevents_hparam){.name = "optimizer.weight_decay", .kind = TFEVENTS_NUMBER, .number = c->optimizer.weight_decay};
-    h[n++] = (struct tfevents_hparam){.name = "training.global_batch_size", .kind = TFEVENTS_NUMBER,
-                                      .number = (double)c->training.global_batch_size};
-    h[n++] = (struct tfevents_hparam){.name = "training.seq_len", .kind = TFEVENTS_NUMBER, .number = (double)c->training.seq_len};
-    h[n++] = (struct tfevents_hparam){.name = "training.steps", .kind = TFEVENTS_NUMBER, .number = (double)c->training.steps};
-    h[n++] = (struct tfevents_hparam){.name = "debug.seed", .kind = TFEVENTS_NUMBER, .number = (double)c->debug.seed};
-    h[n++] = (struct tfevents_hparam){.name = "training.document_mask", .kind = TFEVENTS_BOOL, .number = c->training.document_mask};
-    return n;
+    memcpy(out, hparams, sizeof hparams);
 }
 
 static err_t add_tensorboard(struct trainer *t, struct trainer_sinks *o, struct error *e)
@@ -50,9 +56,10 @@ static err_t add_tensorboard(struct trainer *t, struct trainer_sinks *o, struct 
     folder = arena_printf(&o->arena, "%s/%s", t->cfg->job.dump_folder, t->start.tb_folder);
     if (folder && o->has_own) folder = arena_printf(&o->arena, "%s/rank_%d", folder, t->mesh.world->rank);
     config_print(t->cfg, false, &o->config_text);
+    fill_hparams(t->cfg, o->hparams);
     o->tfevents = (struct tfevents_options){.folder = folder, .run = t->start.run_id,
                                             .first_step = t->step + 1, .config_text = str_text(&o->config_text), .hparams = o->hparams,
-                                            .n_hparams = hparams_of(t, o->hparams)};
+                                            .n_hparams = N_HPARAMS};
     if (!folder) return FAIL(e, ERR_MEMORY, "out of memory for the TensorBoard sink");
     if (o->has_own) {
         err_t rc = sinks_create(&o->own, t->spec.log, (int)t->cfg->metrics.queue_rows, e);

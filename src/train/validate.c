@@ -4,7 +4,8 @@
 
 static err_t pass(struct trainer *t, struct loader *loader, struct validation_facts *facts, struct error *e)
 {
-    int64_t limit = t->cfg->validation.steps, counts[1];
+    int64_t limit = t->cfg->validation.steps;
+    struct microbatch m;
     struct batch *batch;
     double loss_sum;
     err_t rc = ERR_NONE;
@@ -12,17 +13,14 @@ static err_t pass(struct trainer *t, struct loader *loader, struct validation_fa
     for (int64_t i = 0; (limit < 0 || i < limit) && !rc; i++) {
         rc = loader_next(loader, &batch, e);
         if (rc || !batch) break;
-        struct microbatch m = microbatch_of(batch);
-
+        m = microbatch_of(batch);
         rc = executor_validate(&t->executor, &m, &loss_sum, e);
-        facts->loss_sum += loss_sum;
+        if (!rc) facts->loss_sum += loss_sum;
         facts->n_valid += batch->n_valid;
         facts->n_tokens += batch->n_tokens;
         loader_release(loader, batch);
     }
-    counts[0] = facts->n_tokens;
-    if (!rc) rc = comm_all_reduce(t->mesh.batch, "count validation tokens", counts, 1, DTYPE_INT64, COMM_SUM, NULL, e);
-    facts->n_tokens = counts[0];
+    if (!rc) rc = comm_all_reduce(t->mesh.batch, "count validation tokens", &facts->n_tokens, 1, DTYPE_INT64, COMM_SUM, NULL, e);
     return rc;
 }
 

@@ -126,6 +126,10 @@ static void test_numbers(void **state)
     assert_number(1e-4, "0.0001");
     assert_number(1.0 / 3, "0.3333333333333333");
     assert_number(8.04910, "8.0491");
+    assert_number(30, "30");
+    assert_number(-86400, "-86400");
+    assert_number(999999999999999.0, "999999999999999");
+    assert_number(1e15, "1e+15");
     assert_number(5e-324, "5e-324");
     assert_number(DBL_MAX, "1.7976931348623157e+308");
     assert_number(9007199254740993.0, "9007199254740992");
