@@ -24,8 +24,8 @@ void rng_block(struct rng_key key, uint64_t element, uint64_t attempt, uint32_t 
 double rng_uniform(struct rng_key key, uint64_t element, uint64_t attempt);  /* [0, 1), 53 bits */
 uint64_t rng_below(struct rng_key key, uint64_t element, uint64_t bound);    /* [0, bound), unbiased */
 
-/* Normal deviate cut to [-cut, cut] (both in units of the deviate times std): mean 0, deviation `std` before the cut.
- * Marsaglia's polar method with rejection; cut <= 0 means no cut. */
+/* Normal deviate of mean 0 and deviation `std`, drawn again until it lies in [-cut, cut] (an absolute bound; cut <= 0: none).
+ * Marsaglia's polar method. */
 double rng_normal(struct rng_key key, uint64_t element, double std, double cut);
 void rng_normals(struct rng_key key, uint64_t first, size_t n, double std, double cut, double *out); /* [n]: elements first, ... */
 

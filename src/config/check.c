@@ -88,18 +88,11 @@ RULE(global_batch_divides)
                        say(c, &c->training.local_batch_size));
 }
 
-static bool list_has(const struct config_list *list, const char *text)
-{
-    for (int i = 0; i < list->n; i++)
-        if (strcmp(list->item[i], text) == 0) return true;
-    return false;
-}
-
 RULE(data_is_given)
 {
     if (!c->training.dataset.n)
         config_problem(p, "%s: name the text to train on", say(c, &c->training.dataset));
-    if (c->training.dataset.n > 1 && list_has(&c->training.dataset, "synthetic"))
+    if (c->training.dataset.n > 1 && config_list_has(&c->training.dataset, "synthetic"))
         config_problem(p, "%s: `synthetic` stands alone", say(c, &c->training.dataset));
     if (strpbrk(c->training.document_separator, "\r\n"))
         config_problem(p, "%s: a separator is one line, without its end",

@@ -71,13 +71,6 @@ static bool set_json(struct config *c, const struct config_row *row, const json_
     return is_set;
 }
 
-static bool list_has(const struct config_list *list, const char *text)
-{
-    for (int i = 0; i < list->n; i++)
-        if (strcmp(list->item[i], text) == 0) return true;
-    return false;
-}
-
 /* What is done about an option whose value differs. */
 enum consequence { NOTHING, IS_TOLD, IS_REFUSED };
 
@@ -89,7 +82,7 @@ static enum consequence consequence_of(const struct config *c, enum config_earli
         [CONFIG_EARLIER_PARAMETERS] = {[FIXED] = IS_TOLD},
     };
 
-    if (resume == FIXED_DATA && list_has(&c->checkpoint.exclude_from_loading, "dataloader")) return NOTHING;
+    if (resume == FIXED_DATA && config_list_has(&c->checkpoint.exclude_from_loading, "dataloader")) return NOTHING;
     return table[earlier][resume];
 }
 

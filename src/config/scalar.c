@@ -17,6 +17,13 @@ bool config_is_one_of(const char *text, const char *const *names)
     return false;
 }
 
+bool config_list_has(const struct config_list *list, const char *text)
+{
+    for (int i = 0; i < list->n; i++)
+        if (strcmp(list->item[i], text) == 0) return true;
+    return false;
+}
+
 bool config_is_null(const char *text)
 {
     static const char *const names[] = {"", "~", "null", "Null", "NULL", NULL};

@@ -136,6 +136,7 @@ void config_text_yaml(const char *text, struct str *out); /* quoted where YAML n
 /* ---- scalars by the core schema (scalar.c) ---- */
 bool config_is_null(const char *text);
 bool config_is_one_of(const char *text, const char *const *names); /* names end with NULL */
+bool config_list_has(const struct config_list *list, const char *text);
 bool config_parse_int(const char *text, int64_t *out, bool *is_out_of_range);
 bool config_parse_real(const char *text, double *out);
 

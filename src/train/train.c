@@ -27,7 +27,6 @@ static err_t save_if_due(struct trainer *t, bool is_last, bool is_stopped, struc
 {
     const struct config_checkpoint *c = &t->cfg->checkpoint;
     bool is_due = is_last || is_stopped || is_multiple(t->step, c->interval) || (t->step == 1 && c->enable_first_step_checkpoint);
-
     err_t rc;
 
     if (!saves(t) || !is_due) return ERR_NONE;
