@@ -22,6 +22,18 @@ err_t cli_print(struct str *text, struct error *e)
     return rc;
 }
 
+err_t cli_help(const char *usage, struct error *e)
+{
+    struct str text = {0};
+    err_t rc;
+
+    str_add(&text, usage);
+    config_help(&text);
+    rc = cli_print(&text, e);
+    str_release(&text);
+    return rc;
+}
+
 int cli_exit_code(err_t rc)
 {
     switch (rc) {

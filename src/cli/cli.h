@@ -31,6 +31,9 @@ err_t cli_config_problems(const struct config_problems *p, struct error *e) MUST
 /* Writes a command's result to stdout at once and empties it. ERR_MEMORY when the text could not be built, ERR_IO. */
 err_t cli_print(struct str *text, struct error *e) MUST_CHECK;
 
+/* --help of a command that reads a configuration: its usage, then every option. */
+err_t cli_help(const char *usage, struct error *e) MUST_CHECK;
+
 /* The exit code for a failed call: CLI_USAGE for usage and configuration errors, CLI_STOPPED for ERR_STOPPED, else CLI_FAILURE: also
  * for a stop with nothing saved, because a job that is requeued for it would begin anew each time. */
 int cli_exit_code(err_t rc);

@@ -15,18 +15,6 @@ static const char USAGE[] = "usage: ctitan config check [OPTIONS]   report every
                             "       ctitan config docs              print docs/config.md\n"
                             "\n";
 
-static err_t help(struct error *e)
-{
-    struct str text = {0};
-    err_t rc;
-
-    str_add(&text, USAGE);
-    config_help(&text);
-    rc = cli_print(&text, e);
-    str_release(&text);
-    return rc;
-}
-
 static err_t docs(struct error *e)
 {
     struct str text = {0};
@@ -80,7 +68,7 @@ int cli_config(int argc, char **argv, struct error *e)
 {
     const char *verb = argc > 1 ? argv[1] : "";
 
-    if (config_wants_help(argc - 1, argv + 1)) return cli_exit_code(help(e));
+    if (config_wants_help(argc - 1, argv + 1)) return cli_exit_code(cli_help(USAGE, e));
     if (strcmp(verb, "check") == 0) return cli_exit_code(check_or_print(false, argc - 2, argv + 2, e));
     if (strcmp(verb, "print") == 0) return cli_exit_code(check_or_print(true, argc - 2, argv + 2, e));
     if (strcmp(verb, "docs") == 0 && argc == 2) return cli_exit_code(docs(e));

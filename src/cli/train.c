@@ -16,18 +16,6 @@ static const char USAGE[] =
     "Trains a model with the ranks that mpirun or srun started, alone without them, or with comm.mode=local_tensor as threads.\n"
     "./run_train.sh is the usual way to start it. Options, with their defaults:\n\n";
 
-static err_t help(struct error *e)
-{
-    struct str text = {0};
-    err_t rc;
-
-    str_add(&text, USAGE);
-    config_help(&text);
-    rc = cli_print(&text, e);
-    str_release(&text);
-    return rc;
-}
-
 /* Everything that is wrong, in one go, before any rank starts. */
 static err_t load(struct config **cfg, int argc, char **argv, struct error *e)
 {
@@ -62,7 +50,7 @@ int cli_train(int argc, char **argv, struct error *e)
     err_t rc;
     int code;
 
-    if (config_wants_help(argc - 1, argv + 1)) return cli_exit_code(help(e));
+    if (config_wants_help(argc - 1, argv + 1)) return cli_exit_code(cli_help(USAGE, e));
     rc = load(&job.cfg, argc - 1, argv + 1, e);
     if (rc && !job_is_first()) e->message[0] = '\0';
     if (!rc) rc = job_run(&job, e);
