@@ -122,4 +122,4 @@ clean:
 help:
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 20
 
--include $(OBJECTS:.o=.d) $(B)/src/main.d $(TESTS:=.d) $(FUZZERS:=.d) $(SUPPORT:%.c=$(B)/%.d)
+-include $(OBJECTS:.o=.d) $(B)/src/main.d $(TESTS:=.d) $(FUZZERS:=.d) $(BENCHES:=.d) $(B)/tests/kernels/cases.d $(SUPPORT:%.c=$(B)/%.d)

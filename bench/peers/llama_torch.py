@@ -127,9 +127,9 @@ def main():
     optimizer = torch.optim.AdamW(plain.parameters(), lr=8e-4, betas=(0.9, 0.95), weight_decay=0.1, fused=True)
     autocast = options.dtype == "bfloat16" and options.parallel != "fsdp"
 
-    seconds = []
+    seconds, cpu_seconds = [], []
     for _ in range(options.steps):
-        start = time.perf_counter()
+        start, cpu_start = time.perf_counter(), time.process_time()
         text = torch.randint(0, shape["vocab"], (options.batch, shape["seq"] + 1))
         with torch.autocast("cpu", torch.bfloat16) if autocast else contextlib.nullcontext():
             logits = model(text[:, :-1])
@@ -140,6 +140,7 @@ def main():
         optimizer.zero_grad()
         last_loss = loss.item()
         seconds.append(time.perf_counter() - start)
+        cpu_seconds.append(time.process_time() - cpu_start)
 
     steady = sorted(seconds[1:]) or seconds
     tokens = ranks * options.batch * shape["seq"]
@@ -148,6 +149,7 @@ def main():
             "peer": f"torch {torch.__version__}", "model": options.model, "dtype": options.dtype, "parallel": options.parallel,
             "ranks": ranks, "threads": torch.get_num_threads(), "batch": options.batch, "seq": shape["seq"], "parameters": parameters,
             "loss": round(last_loss, 4), "first_step_s": round(seconds[0], 3), "best_step_s": round(steady[0], 4),
+            "cpu_s_per_step": round(ranks * min(cpu_seconds[1:] or cpu_seconds), 4),
             "median_step_s": round(steady[len(steady) // 2], 4), "tokens_per_s": round(tokens / steady[0], 1),
             "max_rss_mib": round(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024, 1)}), flush=True)
     if options.parallel != "none":
