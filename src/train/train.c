@@ -8,10 +8,11 @@ static err_t stop_requested(struct trainer *t, bool *is_requested, struct error 
     int64_t signal_number = signals_pending(t->spec.signals);
     err_t rc = comm_all_reduce(t->mesh.world, "agree to stop", &signal_number, 1, DTYPE_INT64, COMM_MAX, NULL, e);
 
+    if (rc) return error_prefix(e, "after step %lld", (long long)t->step);
     *is_requested = signal_number != 0;
-    if (!rc && signal_number)
+    if (signal_number)
         log_info(t->spec.log, "%s received: stopping after step %lld", signals_name((int)signal_number), (long long)t->step);
-    return rc;
+    return ERR_NONE;
 }
 
 static bool is_multiple(int64_t step, int64_t interval) { return interval > 0 && step % interval == 0; }
@@ -31,7 +32,8 @@ static err_t save_if_due(struct trainer *t, bool is_last, bool is_stopped, struc
 
     if (!saves(t) || !is_due) return ERR_NONE;
     rc = trainer_save(t, is_last && c->last_save_model_only, e);
-    if (rc != ERR_IO) return rc;
+    if (rc && rc != ERR_IO) return error_prefix(e, "checkpoint of step %lld", (long long)t->step);
+    if (!rc) return rc;
     /* A disk that is full or away for a while: earlier checkpoints are whole, and an end now would lose what was trained since. */
     if (!is_last && !is_stopped) {
         log_error(t->spec.log, "no checkpoint of step %lld: %s; training goes on, and the next is tried when it is due", (long long)t->step,
