@@ -30,9 +30,9 @@ static const struct model_spec *find(const char *family, const char *flavor, str
     for (int i = 0; i < N_FLAVORS; i++) {
         if (strcmp(flavors[i].family, family) != 0) continue;
         if (strcmp(flavors[i].flavor, flavor) == 0) return &flavors[i];
-        str_addf(&list, "%s%s", n ? ", " : "", flavors[i].flavor);
         names[n++] = flavors[i].flavor;
     }
+    for (int i = 0; i < n; i++) str_addf(&list, "%s%s", i ? ", " : "", names[i]);
     nearest = n ? str_nearest(flavor, names, n) : NULL;
     if (!n)
         config_problem(p, "model.name=%s: this build has the family llama3", family);
