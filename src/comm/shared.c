@@ -19,7 +19,7 @@
 #include "base/affinity.h"
 #include "base/clock.h"
 
-enum { NAP_NS = 50 * 1000 * 1000, SPIN_ROUNDS = 3000, SPIN_ROUNDS_CROWDED = 20, MAX_NAMED = 8 };
+enum { NAP_NS = 50 * 1000 * 1000, SPIN_ROUNDS = 300, SPIN_ROUNDS_CROWDED = 20, MAX_NAMED = 8 };
 
 /* ---- job ---- */
 void shared_job_fail(struct shared_job *job, err_t code, int world_rank, const char *reason)
@@ -80,8 +80,19 @@ void shared_group_init(struct shared_group *g, struct shared_job *job, struct sh
     *g = (struct shared_group){.job = job, .region = region, .rank = rank, .size = region->size};
     g->world_ranks = world_ranks;
     g->sources = sources;
-    g->spin_rounds = region->size <= affinity_own_cores() ? SPIN_ROUNDS : SPIN_ROUNDS_CROWDED;
+    g->spin_rounds = SPIN_ROUNDS_CROWDED;
+    if (affinity_get(&region->slots[rank].cores, NULL)) region->slots[rank].cores = (struct affinity_mask){0};
     g->call.name = "";
+}
+
+/* Whether this rank may spin while it waits: ranks on the same cores are no more than these. By now all have said where they run. */
+static int spin_rounds(const struct shared_group *g)
+{
+    const struct affinity_mask *own = &g->region->slots[g->rank].cores;
+    int sharers = 0;
+
+    for (int q = 0; q < g->size; q++) sharers += memcmp(&g->region->slots[q].cores, own, sizeof *own) == 0;
+    return sharers <= affinity_count(own) ? SPIN_ROUNDS : SPIN_ROUNDS_CROWDED;
 }
 
 static long futex(atomic_uint *word, int operation, unsigned value, const struct timespec *limit)
@@ -280,6 +291,7 @@ err_t shared_meet(struct shared_group *g, struct error *e)
     err_t rc = shared_sync(g, e);
 
     if (rc) return rc;
+    if (g->call.sequence == 1) g->spin_rounds = spin_rounds(g);
     call_pack(&g->call, mine);
     for (int i = 1; i < g->size; i++) {
         int q = (g->rank + i) % g->size;

@@ -20,6 +20,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "base/affinity.h"
 #include "comm/call.h"
 #include "comm/comm.h"
 
@@ -48,6 +49,7 @@ struct shared_slot { /* one per rank, written by that rank */
     atomic_uint is_inside;                             /* direct only: may be reading other ranks' buffers */
     _Atomic(const void *) buffer;                      /* direct only */
     _Alignas(64) _Atomic uint64_t call[2][CALL_WORDS]; /* what it is calling, and the call before or after */
+    struct affinity_mask cores;                        /* where it may run; set before its first phase */
 };
 
 struct shared_region {
@@ -71,7 +73,7 @@ struct shared_group {
     const void **sources;         /* borrowed; [size], scratch */
     int rank, size;
     bool is_direct; /* ranks are threads of one process */
-    int spin_rounds;
+    int spin_rounds; /* known after the first call: few while ranks may have to take turns on a core */
     /* Called after each nap of waiting, about twenty times a second: looks for ranks that died and fails the job if it finds
      * one. May be NULL. */
     void (*poll)(void *context);
