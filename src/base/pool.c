@@ -1,5 +1,10 @@
 /* SPDX-License-Identifier: MIT */
-/* Worker threads; see pool.h. Workers spin briefly before they sleep, because kernels follow each other within microseconds. */
+/*
+ * Worker threads; see pool.h. Workers spin briefly before they sleep, because kernels follow each other within microseconds.
+ *
+ * A worker joins a loop before it looks at it. The caller closes the loop when no chunk is left, and waits only for those who joined: a
+ * worker that the system has no core for at the moment is not waited for, unless it holds a chunk.
+ */
 #include "base/pool.h"
 
 #include <pthread.h>
@@ -9,7 +14,7 @@
 
 #include "base/mem.h"
 
-enum { SPIN_ROUNDS = 4000 };
+enum { SPIN_ROUNDS = 4000, MOST_THREADS = 1 << 14, CLOSED = 1 << 15, LOOP = 1 << 16 };
 
 struct pool {
     int n_threads;
@@ -21,8 +26,8 @@ struct pool {
     void *arg;
     int64_t n_chunks;
     atomic_long next_chunk;
-    atomic_int busy;          /* workers still inside the current loop */
-    atomic_ulong generation;  /* grows by one with each loop */
+    _Atomic uint64_t state;   /* LOOP * number of the loop, + CLOSED while nobody may join it, + workers that joined */
+    atomic_int finished;      /* of those who joined */
     atomic_bool stop;
 };
 
@@ -40,20 +45,38 @@ static void take_chunks(struct pool *p)
     while ((chunk = atomic_fetch_add(&p->next_chunk, 1)) < p->n_chunks) p->task(p->arg, chunk);
 }
 
+/* Whether a worker whose last loop was number `seen` has anything to do. */
+static bool is_called(struct pool *p, uint64_t seen)
+{
+    uint64_t state = atomic_load(&p->state);
+
+    return (!(state & CLOSED) && state / LOOP != seen) || atomic_load(&p->stop);
+}
+
+static bool has_finished(struct pool *p)
+{
+    uint64_t state = atomic_load(&p->state);
+
+    return state & CLOSED && (int)(state % CLOSED) == atomic_load(&p->finished);
+}
+
 static void *worker(void *arg)
 {
     struct pool *p = arg;
-    unsigned long seen = 0;
+    uint64_t seen = 0, state;
 
     for (;;) {
-        for (int i = 0; i < SPIN_ROUNDS && atomic_load(&p->generation) == seen && !atomic_load(&p->stop); i++) relax();
+        for (int i = 0; i < SPIN_ROUNDS && !is_called(p, seen); i++) relax();
         pthread_mutex_lock(&p->lock);
-        while (atomic_load(&p->generation) == seen && !atomic_load(&p->stop)) pthread_cond_wait(&p->wake, &p->lock);
+        if (!is_called(p, seen)) pthread_cond_wait(&p->wake, &p->lock); /* once: woken too late, it spins again before it sleeps */
         pthread_mutex_unlock(&p->lock);
         if (atomic_load(&p->stop)) return NULL;
-        seen = atomic_load(&p->generation);
+        state = atomic_load(&p->state);
+        if (state & CLOSED || state / LOOP == seen || !atomic_compare_exchange_strong(&p->state, &state, state + 1)) continue;
+        seen = state / LOOP;
         take_chunks(p);
-        if (atomic_fetch_sub(&p->busy, 1) == 1) {
+        atomic_fetch_add(&p->finished, 1);
+        if (has_finished(p)) {
             pthread_mutex_lock(&p->lock);
             pthread_cond_signal(&p->done);
             pthread_mutex_unlock(&p->lock);
@@ -67,7 +90,8 @@ err_t pool_create(struct pool **out, int n_threads, struct error *e)
 
     *out = NULL;
     if (!p) return FAIL(e, ERR_MEMORY, "out of memory while starting %d threads", n_threads);
-    p->n_threads = n_threads < 1 ? 1 : n_threads;
+    p->n_threads = n_threads < 1 ? 1 : n_threads > MOST_THREADS ? MOST_THREADS : n_threads;
+    atomic_store(&p->state, CLOSED);
     p->threads = mem_zalloc((size_t)p->n_threads, sizeof *p->threads);
     pthread_mutex_init(&p->lock, NULL);
     pthread_cond_init(&p->wake, NULL);
@@ -119,13 +143,15 @@ void pool_run(struct pool *p, pool_task task, void *arg, int64_t n_chunks)
     p->arg = arg;
     p->n_chunks = n_chunks;
     atomic_store(&p->next_chunk, 0);
-    atomic_store(&p->busy, p->n_started);
-    atomic_fetch_add(&p->generation, 1);
+    atomic_store(&p->finished, 0);
+    atomic_store(&p->state, (atomic_load(&p->state) / LOOP + 1) * LOOP);
     pthread_cond_broadcast(&p->wake);
     pthread_mutex_unlock(&p->lock);
     take_chunks(p);
-    for (int i = 0; i < SPIN_ROUNDS && atomic_load(&p->busy); i++) relax();
+    atomic_fetch_or(&p->state, CLOSED);
+    for (int i = 0; i < SPIN_ROUNDS && !has_finished(p); i++) relax();
+    if (has_finished(p)) return;
     pthread_mutex_lock(&p->lock);
-    while (atomic_load(&p->busy)) pthread_cond_wait(&p->done, &p->lock);
+    while (!has_finished(p)) pthread_cond_wait(&p->done, &p->lock);
     pthread_mutex_unlock(&p->lock);
 }

@@ -3,8 +3,10 @@
  * failures release everything. */
 #include <pthread.h>
 #include <setjmp.h>
+#include <signal.h>
 #include <stdarg.h>
 #include <stdatomic.h>
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <string.h>
@@ -116,6 +118,50 @@ static void test_all_threads_work(void **state)
     pool_destroy(p);
 }
 
+struct held {
+    pthread_t caller, worker;
+    atomic_int met;
+    atomic_bool is_held, is_free;
+};
+
+static struct held held; /* the signal handler finds it here */
+
+static void meet(void *arg, int64_t chunk)
+{
+    (void)arg, (void)chunk;
+    if (!pthread_equal(pthread_self(), held.caller)) held.worker = pthread_self();
+    atomic_fetch_add(&held.met, 1);
+    while (atomic_load(&held.met) < 2) clock_sleep_ns(100000);
+}
+
+static void hold(int signal_number)
+{
+    (void)signal_number;
+    atomic_store(&held.is_held, true);
+    while (!atomic_load(&held.is_free)) clock_sleep_ns(100000);
+}
+
+/* A worker that gets no core, here one that is held by a signal between loops, is not waited for. */
+static void test_late_worker(void **state)
+{
+    struct sigaction action = {.sa_handler = hold, .sa_flags = SA_RESTART};
+    struct pool *p = open_pool(2);
+    struct loop l = {0};
+
+    (void)state;
+    held.caller = pthread_self();
+    pool_run(p, meet, NULL, 2);
+    clock_sleep_ns(20000000); /* long enough for it to sleep, holding no lock */
+    assert_int_equal(sigaction(SIGUSR1, &action, NULL), 0);
+    assert_int_equal(pthread_kill(held.worker, SIGUSR1), 0);
+    while (!atomic_load(&held.is_held)) clock_sleep_ns(100000);
+    pool_run(p, count_chunk, &l, CHUNKS);
+    for (int c = 0; c < CHUNKS; c++) assert_int_equal(l.count[c], 1);
+    atomic_store(&held.is_free, true);
+    pool_run(p, count_chunk, &l, CHUNKS);
+    pool_destroy(p);
+}
+
 static void test_numbers_of_threads(void **state)
 {
     struct pool *p = open_pool(0);
@@ -186,6 +232,7 @@ int main(void)
         cmocka_unit_test(test_each_chunk_once),  cmocka_unit_test(test_loops_in_sequence),
         cmocka_unit_test(test_all_threads_work), cmocka_unit_test(test_numbers_of_threads),
         cmocka_unit_test(test_out_of_memory),    cmocka_unit_test(test_pools_side_by_side),
+        cmocka_unit_test(test_late_worker),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
