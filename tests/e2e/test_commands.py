@@ -58,6 +58,8 @@ ctitan config check --config llama3_debugmodel
 ctitan config check --config llama3_8b --training.steps 5
 ctitan config print --config llama3_debugmodel training.steps=5
 ctitan config docs
+ctitan tokenizer --help
+ctitan data show --config llama3_debugmodel
 ctitan plan --config llama3_8b --world 8
 ctitan doctor
 ctitan sample --config llama3_debugmodel
@@ -106,8 +108,11 @@ for line in OTHER.strip().splitlines():
 fences, done_before = False, set(TRAIN.strip().splitlines())
 for line in (e2e.ROOT / "README.md").read_text().splitlines() if (e2e.ROOT / "README.md").exists() else []:
     fences = not fences if line.startswith("```") else fences
-    if fences and "./run_train.sh" in line and not line.startswith("#"):
-        command = line.split("#")[0].strip()
+    command = line.split("#")[0].strip()
+    if fences and command.startswith("./ctitan "):
+        done = subprocess.run([e2e.PROGRAM, *shlex.split(command)[1:]], env=place.environment(), capture_output=True, text=True, cwd=place.folder)
+        place.check(done.returncode == 0, f"README: `{command}`, not exit code {done.returncode}", done.stderr[-2000:])
+    if fences and "./run_train.sh" in command:
         environment, arguments = words(command)
         if arguments[:1] == ["./run_train.sh"] and "HOSTFILE" not in environment and command not in done_before:
             code, out, errors = place.run(place.new_dump(), arguments[1:] + CUT, **environment)
