@@ -8,6 +8,10 @@ program=$PWD/$BUILD/ctitan
 for command in slurmctld slurmd sbatch munged; do
     command -v "$command" >/dev/null || { echo "$command is not installed (packages slurm-wlm, munge)"; exit 77; }
 done
+case $(stat -f -c %T /sys/fs/cgroup 2>/dev/null) in
+tmpfs | cgroup2fs) ;;
+*) echo "slurmd needs a file system of control groups at /sys/fs/cgroup"; exit 77 ;;
+esac
 ((EUID == 0)) || { echo "starting a Slurm needs root"; exit 77; }
 
 work=$(mktemp -d "${TMPDIR:-/tmp}/ctitan-slurm.XXXXXX")
