@@ -3,6 +3,7 @@
  * last rank that leaves. */
 #include "comm/local.h"
 
+#include <pthread.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -15,11 +16,14 @@ enum { LOCAL_WINDOW_BYTES = 16 << 10 }; /* small messages only: larger ones are 
 struct local_job {
     struct shared_job job;
     atomic_int references; /* communicators */
+    pthread_mutex_t lock;  /* of groups */
+    struct local_group *groups;
 };
 
 /* What all ranks of a group share. */
 struct local_group {
-    atomic_int references; /* ranks */
+    struct local_group *next; /* in the job, which frees those that a rank failed to join */
+    atomic_int references;    /* ranks */
     struct shared_region *region;
     int *world_ranks;
 };
@@ -39,38 +43,58 @@ static struct local *local_of(struct comm *c)
     return (struct local *)c;
 }
 
-static void group_release(struct local_group *group)
+static void group_free(struct local_group *group)
 {
-    if (!group || atomic_fetch_sub(&group->references, 1) != 1) return;
     mem_free(group->region);
     mem_free(group->world_ranks);
     mem_free(group);
 }
 
+static void group_release(struct local_job *job, struct local_group *group)
+{
+    struct local_group **at = &job->groups;
+
+    if (atomic_fetch_sub(&group->references, 1) != 1) return;
+    pthread_mutex_lock(&job->lock);
+    while (*at != group) at = &(*at)->next;
+    *at = group->next;
+    pthread_mutex_unlock(&job->lock);
+    group_free(group);
+}
+
 static void job_release(struct local_job *job)
 {
-    if (atomic_fetch_sub(&job->references, 1) == 1) mem_free(job);
+    if (atomic_fetch_sub(&job->references, 1) != 1) return;
+    for (struct local_group *group = job->groups, *next; group; group = next) {
+        next = group->next;
+        group_free(group);
+    }
+    pthread_mutex_destroy(&job->lock);
+    mem_free(job);
 }
 
 /* Members are ranks of the group whose world_ranks are given. Each of them will release it once. NULL = out
  * of memory. */
-static struct local_group *group_create(int size, const int *members, const int *world_ranks)
+static struct local_group *group_create(struct local_job *job, int size, const int *members, const int *world_ranks)
 {
     struct local_group *group = mem_zalloc(1, sizeof *group);
     size_t bytes = shared_region_bytes(size, LOCAL_WINDOW_BYTES);
 
     if (!group) return NULL;
-    atomic_store(&group->references, 1);
     group->region = mem_aligned(64, bytes);
     group->world_ranks = mem_zalloc((size_t)size, sizeof *group->world_ranks);
     if (!group->region || !group->world_ranks) {
-        group_release(group);
+        group_free(group);
         return NULL;
     }
     memset(group->region, 0, shared_region_bytes(size, 0));
     shared_region_init(group->region, size, LOCAL_WINDOW_BYTES);
     for (int i = 0; i < size; i++) group->world_ranks[i] = world_ranks[members[i]];
     atomic_store(&group->references, size);
+    pthread_mutex_lock(&job->lock);
+    group->next = job->groups;
+    job->groups = group;
+    pthread_mutex_unlock(&job->lock);
     return group;
 }
 
@@ -83,7 +107,7 @@ static err_t attach(struct local_job *job, struct local_group *group, int rank, 
 
     if (!l || !(l->sources = mem_zalloc((size_t)size, sizeof *l->sources))) {
         mem_free(l);
-        group_release(group);
+        group_release(job, group);
         return FAIL(e, ERR_MEMORY, "out of memory for a communicator of %d ranks", size);
     }
     l->base = (struct comm){
@@ -104,7 +128,7 @@ static void local_destroy(struct comm *c)
     struct local *l = local_of(c);
 
     shared_group_leave(&l->shared);
-    group_release(l->group);
+    group_release(l->job, l->group);
     job_release(l->job);
     mem_free(l->sources);
     mem_free(l);
@@ -130,8 +154,9 @@ static err_t split_with(struct local *l, struct split_choice *choices, int64_t *
     if ((rc = shared_all_gather(g, "split", &own, choices, 2, DTYPE_INT64, e))) return rc;
     n = split_members(choices, g->size, own.colour, members);
     while (members[rank] != g->rank) rank++;
-    if (rank == 0) address = (int64_t)(intptr_t)group_create(n, members, g->world_ranks);
-    if ((rc = shared_all_gather(g, "split", &address, addresses, 1, DTYPE_INT64, e))) return rc;
+    if (rank == 0) address = (int64_t)(intptr_t)group_create(l->job, n, members, g->world_ranks);
+    rc = shared_all_gather(g, "split", &address, addresses, 1, DTYPE_INT64, e);
+    if (rc) return rc; /* others may have the group: the job will free it */
     address = addresses[members[0]];
     if (!address) return FAIL(e, ERR_MEMORY, "out of memory for a communicator of %d ranks", n);
     return attach(l->job, (struct local_group *)(intptr_t)address, rank, l->base.local_size, out, e);
@@ -226,19 +251,20 @@ err_t comm_local_create(int size, const struct comm_options *options, struct com
     ranks = mem_zalloc((size_t)size, sizeof *ranks);
     job = mem_zalloc(1, sizeof *job);
     for (int i = 0; ranks && i < size; i++) ranks[i] = i;
-    if (ranks && job) group = group_create(size, ranks, ranks);
+    if (job) pthread_mutex_init(&job->lock, NULL);
+    if (job) atomic_store(&job->references, 1); /* ours, until all ranks hold theirs */
+    if (ranks && job) group = group_create(job, size, ranks, ranks);
     mem_free(ranks);
     if (!group) {
-        mem_free(job);
+        if (job) job_release(job);
         return FAIL(e, ERR_MEMORY, "out of memory for a job of %d ranks", size);
     }
     shared_job_set_timeout(&job->job, seconds);
-    atomic_store(&job->references, 1); /* ours, until all ranks hold theirs */
     for (int i = 0; i < size; i++) {
         if (!rc)
             rc = attach(job, group, i, size, &out[i], e);
         else
-            group_release(group);
+            group_release(job, group);
     }
     for (int i = 0; i < size && rc; i++) {
         comm_destroy(out[i]);

@@ -22,7 +22,8 @@ enum {
     EAGER_TESTS = 500,        /* rounds of looking before the first sleep */
     MIN_SLEEP_NS = 20 * 1000,
     MAX_SLEEP_NS = 1000 * 1000,
-    POLL_NS = 50 * 1000 * 1000
+    POLL_NS = 50 * 1000 * 1000,
+    MAX_NAMED = 8 /* ranks in a message */
 };
 
 err_t between_init(struct between *b, struct mpi_job *job, int rank, int size, const int *world_ranks,
@@ -89,8 +90,11 @@ static void fail_timeout(struct between *b, double seconds)
     call_print(&text, words);
     for (int q = 0; q < b->size; q++) {
         if (b->requests[q] == MPI_REQUEST_NULL && b->requests[b->size + q] == MPI_REQUEST_NULL) continue;
-        str_addf(&text, "%s%d", missing++ ? ", " : ": nothing came from or went to rank ", b->world_ranks[q]);
+        missing++;
+        if (missing > MAX_NAMED) continue;
+        str_addf(&text, "%s%d", missing > 1 ? ", " : ": nothing came from or went to rank ", b->world_ranks[q]);
     }
+    if (missing > MAX_NAMED) str_addf(&text, " and %d more", missing - MAX_NAMED);
     str_addf(
         &text,
         " within %.3g s; it did not arrive, or its host cannot be reached (this is call #%llu of rank %d)",

@@ -68,12 +68,21 @@ static err_t start_mpi(const struct comm_launch *launch, struct mpi_job *job, st
     return ERR_NONE;
 }
 
+static bool parse_hosts(const char *text, int most, int *hosts)
+{
+    char *end;
+    long value = strtol(text, &end, 10);
+
+    *hosts = (int)value;
+    return end != text && !*end && value >= 1 && value <= most;
+}
+
 /* The lowest world rank of this host, as MPI sees hosts; CTITAN_MPI_HOSTS=n cuts each host's ranks into n
  * hosts (tests, containers). */
 static err_t find_host(const struct mpi_job *job, int *leader, int *host_size, struct error *e)
 {
     const char *hook = getenv("CTITAN_MPI_HOSTS");
-    int hosts = hook && *hook ? (int)strtol(hook, NULL, 10) : 1, size = 0, rank = 0, block, first;
+    int hosts = 1, size = 0, rank = 0, block, first;
     MPI_Group world, local;
     MPI_Comm host;
     err_t rc;
@@ -84,7 +93,7 @@ static err_t find_host(const struct mpi_job *job, int *leader, int *host_size, s
     if (rc) return rc;
     MPI_Comm_size(host, &size);
     MPI_Comm_rank(host, &rank);
-    if (hook && *hook && (hosts < 1 || hosts > size)) {
+    if (hook && *hook && !parse_hosts(hook, size, &hosts)) {
         MPI_Comm_free(&host);
         return FAIL(e, ERR_USAGE,
                     "CTITAN_MPI_HOSTS=%s: want a number of hosts from 1 to the %d ranks of this host", hook,
@@ -215,7 +224,9 @@ static err_t plugin_open(const struct comm_options *options, const struct comm_l
     if (job->n_hosts > 1) mpi_job_post_notice(job);
     rc = open_world(job, world, e);
 out:
-    if (rc) job_destroy(job); /* MPI stays as it is: the process will exit, and the launcher end the others */
+    /* MPI stays as it is: the process will exit, and the launcher end the others. So does memory that the kernel, MPI and other ranks know
+     * of: this rank's lock on the board, and where notices arrive */
+    if (rc && !job->board) job_destroy(job);
     return rc;
 }
 

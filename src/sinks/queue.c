@@ -38,7 +38,7 @@ struct queue {
     _Atomic uint64_t head, tail, n_lost, n_failures;
     _Atomic bool is_hurried;     /* a flush or close waits: retry soon */
     _Atomic int64_t close_at_ns; /* 0: not closing; else give up then */
-    _Atomic bool is_abandoned;   /* sinks_close did not wait: options and log may be gone */
+    _Atomic bool is_abandoned;   /* sinks_close did not wait: nothing is delivered or told any more */
     _Atomic bool is_left;        /* one of the two threads has finished with the queue: the other frees it */
     sem_t wake, ended;
     pthread_t thread;
@@ -47,12 +47,16 @@ struct queue {
     int64_t retry_at_ns, retry_ns;         /* 0: all is well */
     int64_t failure_told_ns, lost_told_ns; /* when these warnings were last given; 0: never */
     uint64_t n_lost_told;
+    struct sinks *owner;
     struct queue *next;
 };
 
 struct sinks {
     struct log *log;
     uint64_t capacity;
+    atomic_int n_holders; /* the queues, and the caller until sinks_close */
+    void (*ended)(void *arg);
+    void *ended_arg;
     struct queue *first, *last;
 };
 
@@ -160,14 +164,25 @@ static void rest(struct queue *q)
     if (is_failed && atomic_load(&q->is_hurried)) q->retry_at_ns = clock_ns();
 }
 
+static void drop(struct sinks *s)
+{
+    if (atomic_fetch_sub(&s->n_holders, 1) != 1) return;
+    if (s->ended) s->ended(s->ended_arg);
+    mem_free(s);
+}
+
 static void queue_destroy(struct queue *q)
 {
+    struct sinks *owner;
+
     if (!q) return;
+    owner = q->owner;
     for (uint64_t i = 0; q->items && i < q->capacity; i++) mem_free((char *)q->items[i].text.tag);
     mem_free(q->items);
     sem_destroy(&q->wake);
     sem_destroy(&q->ended);
     mem_free(q);
+    drop(owner);
 }
 
 static void *writer(void *arg)
@@ -186,7 +201,7 @@ static void *writer(void *arg)
         if (q->retry_at_ns > clock_ns() || is_empty(q)) rest(q);
         if (q->retry_at_ns <= clock_ns() && (q->retry_at_ns || !is_empty(q))) deliver(q);
     }
-    if (q->sink && !atomic_load(&q->is_abandoned)) q->ops->close(q->sink);
+    if (q->sink) q->ops->close(q->sink);
     if (atomic_exchange(&q->is_left, true))
         queue_destroy(q);
     else
@@ -201,9 +216,16 @@ err_t sinks_create(struct sinks **out, struct log *log, int queue_rows, struct e
     struct sinks *s = *out = mem_zalloc(1, sizeof *s);
 
     if (!s) return FAIL(e, ERR_MEMORY, "out of memory for the metrics sinks");
+    atomic_store(&s->n_holders, 1);
     s->log = log;
     s->capacity = queue_rows > 0 ? (uint64_t)queue_rows : DEFAULT_ROWS;
     return ERR_NONE;
+}
+
+void sinks_when_ended(struct sinks *s, void (*ended)(void *arg), void *arg)
+{
+    s->ended = ended;
+    s->ended_arg = arg;
 }
 
 err_t sinks_add(struct sinks *s, const struct sink_ops *ops, const void *options, struct error *e)
@@ -213,6 +235,8 @@ err_t sinks_add(struct sinks *s, const struct sink_ops *ops, const void *options
     int number;
 
     if (!q) goto memory;
+    q->owner = s;
+    atomic_fetch_add(&s->n_holders, 1);
     sem_init(&q->wake, 0, 0);
     sem_init(&q->ended, 0, 0);
     q->ops = ops;
@@ -386,6 +410,6 @@ int64_t sinks_close(struct sinks *s, int64_t timeout_ns)
             pthread_detach(thread);
         }
     }
-    mem_free(s);
+    drop(s);
     return n_missing;
 }

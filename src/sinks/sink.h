@@ -39,7 +39,7 @@ struct sink_text {
  */
 struct sink_ops {
     const char *name; /* "console", "jsonl", "tfevents" */
-    /* options: of the kind's own type, valid until sinks_close. A failed open is tried again later. */
+    /* options: of the kind's own type, valid until the sinks have ended. A failed open is tried again later. */
     err_t (*open)(void **out, const void *options, struct error *e);
     err_t (*write)(void *sink, const struct metric_row *row, struct error *e);
     err_t (*text)(void *sink, const struct sink_text *text, struct error *e); /* optional */
@@ -52,8 +52,13 @@ struct sinks;
 /* log (borrowed, may be NULL) gets the warnings. queue_rows: capacity of each queue; 0 = 4096. */
 err_t sinks_create(struct sinks **out, struct log *log, int queue_rows, struct error *e) MUST_CHECK;
 
-/* Starts the sink's writer thread, which opens it. ops and options are borrowed until sinks_close. Fails only
- * for want of memory or threads. */
+/* Calls ended(arg) once no writer is left: at the end of sinks_close, or, where that had to abandon a writer that
+ * hangs, when that one comes back (on its thread; perhaps never). Until then writers may read what the sinks
+ * borrow: log, options, and the texts of rows. */
+void sinks_when_ended(struct sinks *s, void (*ended)(void *arg), void *arg);
+
+/* Starts the sink's writer thread, which opens it. ops and options are borrowed until the sinks have ended. Fails
+ * only for want of memory or threads. */
 err_t sinks_add(struct sinks *s, const struct sink_ops *ops, const void *options, struct error *e) MUST_CHECK;
 
 /* From one thread at a time (the training thread). s NULL: nothing. */
@@ -80,8 +85,8 @@ int sinks_count(const struct sinks *s);
 void sinks_stats(const struct sinks *s, int index, struct sink_stats *out);
 
 /* Delivers what is queued within timeout_ns (of all sinks together), warns of each sink that did not deliver
- * everything and of how much, ends the threads. Returns the number of rows and texts not delivered, lost ones
- * included. NULL is fine. */
+ * everything and of how much, ends the threads, except those that hang (sinks_when_ended). Returns the number of
+ * rows and texts not delivered, lost ones included. NULL is fine. */
 int64_t sinks_close(struct sinks *s, int64_t timeout_ns);
 
 #endif

@@ -28,6 +28,8 @@ struct rank {
     bool is_dry;
     bool is_alone;      /* in its process: stdout and stderr are its own, and the caller closes the world */
     err_t rc;
+    struct log log;
+    bool has_left_sinks; /* they may come back and use the log */
 };
 
 bool job_is_first(void)
@@ -103,31 +105,31 @@ static void *rank_main(void *arg)
                                 .n_arguments = r->job->n_arguments, .arguments = r->job->arguments, .is_dry = r->is_dry,
                                 .started_ns = r->job->started_ns};
     struct trainer *t = mem_zalloc(1, sizeof *t);
+    struct log *log = &r->log;
     struct error e = {0};
-    struct log log;
     err_t rc = t ? ERR_NONE : FAIL(&e, ERR_MEMORY, "out of memory");
 
-    log_init(&log, is_shown ? STDOUT_FILENO : -1, r->world->rank);
-    log.use_colour = is_shown && is_terminal && console_wants_colour(STDOUT_FILENO, getenv("NO_COLOR"), false);
-    log.can_redraw = is_shown && is_terminal;
+    log_init(log, is_shown ? STDOUT_FILENO : -1, r->world->rank);
+    log->use_colour = is_shown && is_terminal && console_wants_colour(STDOUT_FILENO, getenv("NO_COLOR"), false);
+    log->can_redraw = is_shown && is_terminal;
     spec.is_terminal = is_terminal;
-    spec.log = &log;
-    if (!rc && !r->is_dry) rc = open_log(&log, r, is_shown, &e);
+    spec.log = log;
+    if (!rc && !r->is_dry) rc = open_log(log, r, is_shown, &e);
     if (!rc) rc = trainer_open(t, &spec, &e);
     if (!rc) rc = train_run(t, &e);
-    if (rc) tell(&log, r, rc, &e, terminal_fd);
+    if (rc) tell(log, r, rc, &e, terminal_fd);
     if (!is_orderly(rc)) comm_abort(r->world, e.message);
     if (t) {
         struct error late = {0};
 
-        trainer_close_sinks(t); /* every rank has delivered before any rank leaves */
+        r->has_left_sinks = !trainer_close_sinks(t); /* every rank has delivered before any rank leaves */
         if (r->world->rank == 0) record(t, rc, &e);
-        if (is_orderly(rc) && comm_barrier(r->world, "leave together", &late)) tell(&log, r, ERR_PEER, &late, terminal_fd);
+        if (is_orderly(rc) && comm_barrier(r->world, "leave together", &late)) tell(log, r, ERR_PEER, &late, terminal_fd);
         trainer_close(t);
     }
     mem_free(t);
     if (!r->is_alone) comm_destroy(r->world);
-    log_release(&log);
+    if (!r->has_left_sinks) log_release(log);
     if (r->is_alone) close(terminal_fd);
     r->rc = rc;
     return NULL;
@@ -228,6 +230,7 @@ err_t job_run(struct job *j, struct error *e)
     struct rank *ranks = mem_zalloc((size_t)(n ? n : 1), sizeof *ranks);
     const char *given = getenv("CTITAN_START_STAMP");
     struct signals signals = {0};
+    bool has_left_sinks = false;
     char stamp[64];
     time_t now = time(NULL);
     struct tm tm;
@@ -239,6 +242,7 @@ err_t job_run(struct job *j, struct error *e)
                                  .is_dry = j->cfg->comm.mode == CONFIG_COMM_FAKE, .is_alone = !is_local};
     if (!rc) rc = is_local ? run_local(j, ranks, n, &options, e) : run_one(j, ranks, &options, e);
     signals_restore(&signals);
-    mem_free(ranks);
+    for (int i = 0; i < n && ranks; i++) has_left_sinks |= ranks[i].has_left_sinks;
+    if (!has_left_sinks) mem_free(ranks);
     return rc;
 }

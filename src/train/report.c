@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* What a run says: the sinks of the ranks that speak, the lines at start, the row of each logged step. */
+#include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
 #include <time.h>
@@ -10,9 +11,12 @@
 
 enum { N_HPARAMS = 8 };
 
-/* Options that the sinks borrow until they are closed. */
+/* What the sinks borrow. It stays until the last writer has ended: one that hangs is not waited for, and may come back when the trainer is
+ * gone. */
 struct trainer_sinks {
     struct arena arena;
+    atomic_int n_holders; /* the trainer, and sinks that have not ended */
+    char run_id[RUN_ID_LENGTH + 1];
     struct console_options console;
     struct jsonl_options jsonl;
     struct tfevents_options tfevents;
@@ -28,12 +32,33 @@ static int speaking_rank(const struct trainer *t)
     return metrics_rank(t->mesh.world->size, t->mesh.shape.degree[AXIS_PP], NULL, 0);
 }
 
-static void fill_hparams(const struct config *c, struct tfevents_hparam out[N_HPARAMS])
+/* Gives up one hold on them; was it the last one, they go. */
+static bool drop_sinks(struct trainer_sinks *o)
 {
-#define TEXT(option) {.name = #option, .kind = TFEVENTS_TEXT, .text = c->option}
+    if (atomic_fetch_sub(&o->n_holders, 1) != 1) return false;
+    str_release(&o->config_text);
+    arena_release(&o->arena);
+    mem_free(o);
+    return true;
+}
+
+static void sinks_have_ended(void *arg) { drop_sinks(arg); }
+
+static err_t create_sinks(struct trainer *t, struct trainer_sinks *o, struct sinks **out, struct error *e)
+{
+    err_t rc = sinks_create(out, t->spec.log, (int)t->cfg->metrics.queue_rows, e);
+
+    if (rc) return rc;
+    atomic_fetch_add(&o->n_holders, 1);
+    sinks_when_ended(*out, sinks_have_ended, o);
+    return ERR_NONE;
+}
+
+static void fill_hparams(const struct config *c, const char *flavor, struct tfevents_hparam out[N_HPARAMS])
+{
 #define NUMBER(option) {.name = #option, .kind = TFEVENTS_NUMBER, .number = (double)c->option}
     const struct tfevents_hparam hparams[N_HPARAMS] = {
-        TEXT(model.flavor),
+        {.name = "model.flavor", .kind = TFEVENTS_TEXT, .text = flavor},
         NUMBER(optimizer.lr),
         NUMBER(optimizer.weight_decay),
         NUMBER(training.global_batch_size),
@@ -42,7 +67,6 @@ static void fill_hparams(const struct config *c, struct tfevents_hparam out[N_HP
         NUMBER(debug.seed),
         {.name = "training.document_mask", .kind = TFEVENTS_BOOL, .number = c->training.document_mask},
     };
-#undef TEXT
 #undef NUMBER
 
     memcpy(out, hparams, sizeof hparams);
@@ -50,23 +74,34 @@ static void fill_hparams(const struct config *c, struct tfevents_hparam out[N_HP
 
 static err_t add_tensorboard(struct trainer *t, struct trainer_sinks *o, struct error *e)
 {
-    const char *folder;
+    const char *folder, *flavor = arena_strdup(&o->arena, t->cfg->model.flavor);
 
     if (!t->start.tb_folder[0] || !(o->is_speaker || o->has_own)) return ERR_NONE;
     folder = arena_printf(&o->arena, "%s/%s", t->cfg->job.dump_folder, t->start.tb_folder);
     if (folder && o->has_own) folder = arena_printf(&o->arena, "%s/rank_%d", folder, t->mesh.world->rank);
     config_print(t->cfg, false, &o->config_text);
-    fill_hparams(t->cfg, o->hparams);
-    o->tfevents = (struct tfevents_options){.folder = folder, .run = t->start.run_id,
+    fill_hparams(t->cfg, flavor, o->hparams);
+    o->tfevents = (struct tfevents_options){.folder = folder, .run = o->run_id,
                                             .first_step = t->step + 1, .config_text = str_text(&o->config_text), .hparams = o->hparams,
                                             .n_hparams = N_HPARAMS};
-    if (!folder) return FAIL(e, ERR_MEMORY, "out of memory for the TensorBoard sink");
+    if (!folder || !flavor) return FAIL(e, ERR_MEMORY, "out of memory for the TensorBoard sink");
     if (o->has_own) {
-        err_t rc = sinks_create(&o->own, t->spec.log, (int)t->cfg->metrics.queue_rows, e);
+        err_t rc = create_sinks(t, o, &o->own, e);
 
         return rc ? rc : sinks_add(o->own, &sink_ops_tfevents, &o->tfevents, e);
     }
     return sinks_add(t->sinks, &sink_ops_tfevents, &o->tfevents, e);
+}
+
+static bool copy_tags(const struct config *c, struct trainer_sinks *o)
+{
+    const char **tags = arena_array(&o->arena, (size_t)c->metrics.tags.n + 1, sizeof *tags);
+
+    for (int i = 0; tags && i < c->metrics.tags.n; i++)
+        if (!(tags[i] = arena_strdup(&o->arena, c->metrics.tags.item[i]))) return false;
+    o->jsonl.tags = tags;
+    o->jsonl.n_tags = c->metrics.tags.n;
+    return tags != NULL;
 }
 
 err_t trainer_open_sinks(struct trainer *t, struct error *e)
@@ -76,40 +111,40 @@ err_t trainer_open_sinks(struct trainer *t, struct error *e)
 
     t->sink_options = o;
     if (!o) return FAIL(e, ERR_MEMORY, "out of memory for the sinks");
+    atomic_store(&o->n_holders, 1);
+    memcpy(o->run_id, t->start.run_id, sizeof o->run_id);
     o->is_speaker = t->mesh.world->rank == speaking_rank(t);
     o->has_own = t->cfg->metrics.save_for_all_ranks;
-    rc = sinks_create(&t->sinks, t->spec.log, (int)t->cfg->metrics.queue_rows, e);
+    rc = create_sinks(t, o, &t->sinks, e);
     o->console = (struct console_options){.log = t->spec.log, .use_colour = t->spec.is_terminal && !t->cfg->metrics.disable_color_printing,
                                           .total_steps = t->cfg->training.steps};
     if (!rc && o->is_speaker) rc = sinks_add(t->sinks, &sink_ops_console, &o->console, e);
     if (rc || t->spec.is_dry) return rc;
-    o->jsonl.tags = t->cfg->metrics.tags.item;
-    o->jsonl.n_tags = t->cfg->metrics.tags.n;
+    if (!copy_tags(t->cfg, o)) return FAIL(e, ERR_MEMORY, "out of memory for the sinks");
     o->jsonl.path = io_join(&o->arena, t->cfg->job.dump_folder, "run.jsonl");
     if (!o->jsonl.path) return FAIL(e, ERR_MEMORY, "out of memory for the sinks");
     if (o->is_speaker) rc = sinks_add(t->sinks, &sink_ops_jsonl, &o->jsonl, e);
     return rc ? rc : add_tensorboard(t, o, e);
 }
 
-void trainer_close_sinks(struct trainer *t)
+bool trainer_close_sinks(struct trainer *t)
 {
     struct trainer_sinks *o = t->sink_options;
 
-    if (!o) return;
+    if (!o) return true;
     sinks_close(t->sinks, (int64_t)(t->cfg->metrics.close_timeout * 1e9));
     sinks_close(o->own, (int64_t)(t->cfg->metrics.close_timeout * 1e9));
     log_status(t->spec.log, "");
-    str_release(&o->config_text);
-    arena_release(&o->arena);
-    mem_free(o);
     t->sinks = NULL;
     t->sink_options = NULL;
+    return drop_sinks(o);
 }
 
 void trainer_write_rows(struct trainer *t, struct metric_row *row, struct metric_row *own)
 {
     const struct trainer_sinks *o = t->sink_options;
 
+    row->run = own->run = o->run_id;
     trace_begin(&t->trace, TRACE_SINKS);
     if (row->kind == METRIC_ROW_TRAINING) {
         sinks_measure(t->sinks, row);

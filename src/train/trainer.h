@@ -104,7 +104,8 @@ void trainer_compare_memory(struct trainer *t); /* logs the forecast beside what
 
 /* report.c */
 err_t trainer_open_sinks(struct trainer *t, struct error *e) MUST_CHECK;
-void trainer_close_sinks(struct trainer *t);
+/* false: a sink hangs and was left behind; should it come back it still uses the log. The rest it may read is kept for it. */
+bool trainer_close_sinks(struct trainer *t);
 void trainer_announce(struct trainer *t);                            /* the lines printed at start */
 err_t trainer_publish(struct trainer *t, struct error *e) MUST_CHECK; /* collects and writes the window's row; collective */
 void trainer_write_rows(struct trainer *t, struct metric_row *row, struct metric_row *own); /* adds the sinks' own health */

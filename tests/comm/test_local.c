@@ -242,6 +242,32 @@ static void test_split_without_memory(void **state)
     }
 }
 
+/* The job ends while two ranks split, at any point of it: no group is left behind, which a leak checker sees. */
+static void split_until_the_end(struct rank_test *t)
+{
+    struct comm *pair = NULL, *group = NULL;
+    struct error e = {0};
+    err_t rc = ERR_NONE;
+
+    if (!rank_check_ok(t, comm_split(t->comm, t->comm->rank / 2, 0, &pair, &e))) return;
+    if (t->comm->rank == 2) {
+        clock_sleep_ns(*(const int *)t->arg);
+        comm_abort(t->comm, "enough");
+    }
+    for (; !rc && t->comm->rank < 2; comm_destroy(group)) {
+        group = NULL;
+        rc = comm_split(pair, 0, 0, &group, &e);
+    }
+    rank_check(t, t->comm->rank == 2 || rc == ERR_PEER);
+    comm_destroy(pair);
+}
+
+static void test_split_in_a_job_that_ends(void **state)
+{
+    (void)state;
+    for (int ns = 0; ns < 40 * 50000; ns += 50000) ranks_as_threads(3, 0, split_until_the_end, &ns);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -263,6 +289,7 @@ int main(void)
         cmocka_unit_test(test_waiting_is_traced),
         cmocka_unit_test(test_creation_without_memory),
         cmocka_unit_test(test_split_without_memory),
+        cmocka_unit_test(test_split_in_a_job_that_ends),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -4,7 +4,7 @@
  * Ranks as processes: the same checks as on threads (tests/comm), bit for bit. With CTITAN_MPI_HOSTS=2 in the
  * environment the ranks act as two hosts (test_hosts.sh). `test_comm loop [rank action]` is no test but a job
  * for the scripts that kill it: collectives for ever, in which one rank may fail, exit, hang or stop after a
- * while.
+ * while. `test_comm poor n`: its start lacks memory for the n-th allocation.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -12,11 +12,14 @@
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <linux/futex.h>
 #include <string.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 #include <cmocka.h>
 
 #include "base/clock.h"
+#include "base/mem.h"
 #include "comm/launch.h"
 #include "tests/support/comm_cases.h"
 #include "tests/support/rank.h"
@@ -102,6 +105,19 @@ static int loop(struct comm_world *world, int argc, char **argv)
     return rc;
 }
 
+/* How many locks of those that the kernel gives up for a process that dies this one holds. It follows the same list as the kernel, so it
+ * crashes where one of them lies in memory that is gone. */
+static int held_locks(void)
+{
+    struct robust_list_head *head;
+    size_t bytes;
+    int n = 0;
+
+    if (syscall(SYS_get_robust_list, 0, &head, &bytes)) return -1;
+    for (const struct robust_list *at = head->list.next; at != &head->list; at = at->next) n++;
+    return n;
+}
+
 int main(int argc, char **argv)
 {
     struct comm_world world;
@@ -109,10 +125,12 @@ int main(int argc, char **argv)
     int failed;
 
     ranks_find_plugin();
+    if (argc > 2 && strcmp(argv[1], "poor") == 0) mem_fault_arm(atoi(argv[2]));
     if (comm_world_open(&world, NULL, &e)) {
-        fprintf(stderr, "%s\n", e.message);
+        fprintf(stderr, "%s (%d locks are held)\n", e.message, held_locks());
         return 2;
     }
+    if (argc > 2 && strcmp(argv[1], "poor") == 0) _exit(0);
     if (argc > 1) return loop(&world, argc, argv);
     failed = run_all(&world);
     if (comm_world_close(&world, failed, &e)) {

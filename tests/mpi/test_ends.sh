@@ -43,6 +43,21 @@ for ranks in 1 2 4; do
     [ ! -s "$folder/err" ] || fail "good end with $ranks ranks: stderr is not empty"
 done
 
+for hosts in 0 3 2x x; do
+    (CTITAN_MPI_HOSTS=$hosts launch 2 "$program" end) >"$folder/out" 2>"$folder/err" && fail "CTITAN_MPI_HOSTS=$hosts: exit code 0"
+    expect "CTITAN_MPI_HOSTS=$hosts" "CTITAN_MPI_HOSTS=$hosts: want a number"
+done
+
+# a start without memory: before and after the rank has taken its lock on memory of the host
+held=0
+for n in 9 10 11 12; do
+    (CTITAN_MPI_HOSTS=1 launch 2 "$program" poor $n) >"$folder/out" 2>"$folder/err" && fail "start without allocation $n: exit code 0"
+    expect "start without allocation $n" "out of memory"
+    grep -qi 'segmentation\|signal 11' "$folder/err" && fail "start without allocation $n: its lock is gone"
+    grep -q '(1 locks are held)' "$folder/err" && held=$((held + 1))
+done
+[ $held -gt 0 ] || fail "no start without memory came as far as its lock"
+
 for hosts in 1 2; do
     export CTITAN_MPI_HOSTS=$hosts
     (launch 3 "$program" end) >"$folder/out" 2>"$folder/err" || fail "good end on $hosts hosts: exit code $?"

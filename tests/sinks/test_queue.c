@@ -257,6 +257,50 @@ static void test_close_in_time(void **state)
     assert_int_equal(failing.n_closed, 1);
 }
 
+/* What a sink borrows is there for a writer that was left behind and comes back after everything else has gone. */
+struct borrowed {
+    struct log log;
+    struct probe probe;
+    struct probe *p;
+};
+
+static _Atomic int n_ended, n_closed_late;
+
+static void end_borrowed(void *arg)
+{
+    struct borrowed *b = arg;
+
+    n_closed_late = b->probe.n_closed;
+    log_release(&b->log);
+    mem_free(b);
+    n_ended++;
+}
+
+static void test_borrowed_until_the_end(void **state)
+{
+    (void)state;
+    for (int hangs = 0; hangs < 2; hangs++) {
+        struct borrowed *b = mem_zalloc(1, sizeof *b);
+        struct sinks *s;
+
+        assert_non_null(b);
+        n_ended = n_closed_late = 0;
+        log_init(&b->log, -1, 0);
+        b->p = &b->probe;
+        s = start(&b->p, &b->log, 32);
+        sinks_when_ended(s, end_borrowed, b);
+        assert_true(sinks_flush(s, 60 * SECOND));
+        while (!b->probe.n_opened) clock_sleep_ns(1000000);
+        b->probe.is_slow = hangs;
+        write_steps(s, 1, 3);
+        assert_int_equal(sinks_close(s, hangs ? SECOND / 10 : 60 * SECOND), hangs ? 3 : 0);
+        assert_int_equal(n_ended, !hangs);
+        if (hangs) b->probe.is_slow = false;
+        while (!n_ended) clock_sleep_ns(1000000);
+        assert_int_equal(n_closed_late, 1);
+    }
+}
+
 /* One sink's trouble is not the other's. */
 static void test_sinks_are_independent(void **state)
 {
@@ -302,6 +346,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_all_rows_in_order), cmocka_unit_test(test_text_is_copied),
         cmocka_unit_test(test_full_ring),         cmocka_unit_test(test_failure_and_recovery),
+        cmocka_unit_test(test_borrowed_until_the_end),
         cmocka_unit_test(test_close_in_time),     cmocka_unit_test(test_sinks_are_independent),
         cmocka_unit_test(test_out_of_memory),
     };
