@@ -5,8 +5,8 @@
 
 usage: test_tensorboard.py [DUMP_FOLDER]      a folder: checks that run; none: one made of two lives by write_run, then trainings: one
                                               rank killed between two checkpoints and resumed; two ranks of which one is killed, then
-                                              stopped, resumed both times, with rows and validation in two rhythms; and stopped where
-                                              a validation was due
+                                              stopped, resumed both times, with rows and validation in two rhythms; stopped where a
+                                              validation was due; with files of each rank
 
 What run.jsonl says is the truth; event files hold it in float32. CTITAN_PEERS_PYTHON (else python3) must have tensorboard; without
 it the test is skipped.
@@ -192,11 +192,11 @@ def trained_and_killed(dump):
     check(dump)
 
 
-def trained_in_lives(place, rhythm, endings):
+def trained_in_lives(place, rhythm, endings, *more):
     """A job of two ranks; each life but the last is ended at some step by a kill of one rank or by a request to stop."""
     dump = place.new_dump()
     arguments = [*e2e.SMALL, "metrics.enable_tensorboard=true", "checkpoint.interval=6", "validation.enable=true", "validation.steps=1",
-                 "validation.seq_len=32", "validation.local_batch_size=1", *rhythm]
+                 "validation.seq_len=32", "validation.local_batch_size=1", *rhythm, *more]
     for ending in endings:
         process = place.start(dump, [*arguments, *e2e.FOREVER])
         if not place.wait_for_step(dump, max(place.checkpoints(dump), default=0) + 15):
@@ -217,7 +217,25 @@ def trained_in_lives(place, rhythm, endings):
         got, want = [step for step, _ in expected(dump)[tag]], sorted({1, *range(every, steps + 1, every)})
         if got != want:
             raise SystemExit(f"{endings}: run.jsonl has {tag} at {got}, not at {want}")
-    check(dump)
+    return dump
+
+
+def check_each_rank(dump, n_ranks):
+    """metrics.save_for_all_ranks: each rank has files of its own, whose global figures are the run's."""
+    folder, want = next((dump / "tb").iterdir()), expected(dump)
+    runs = {f"{folder.name}/rank_{rank}" for rank in range(n_ranks)}
+    for fast in (True, False):
+        with board(dump / "tb", fast) as (b, _):
+            deadline, wrong = time.monotonic() + 60, True
+            while wrong and time.monotonic() < deadline:
+                time.sleep(0.3)
+                with contextlib.suppress(OSError):
+                    found = set(b.get("data/plugin/scalars/tags"))
+                    wrong = {(run, tag) for run in runs for tag in ("loss_metrics/global_avg_loss", "n_tokens_seen", "validation_metrics/loss")
+                             if not same(b.series(run, tag), want[tag])} or found ^ runs
+            if wrong:
+                raise SystemExit(f"files of each rank: {wrong} is not as in run.jsonl")
+    print(f"files of {n_ranks} ranks: as in run.jsonl")
 
 
 def main():
@@ -231,8 +249,9 @@ def main():
         trained_and_killed(pathlib.Path(name) / "training")
     place = e2e.Place()
     try:
-        trained_in_lives(place, ["metrics.log_freq=5", "validation.freq=7"], ["kill", "stop"])
-        trained_in_lives(place, ["metrics.log_freq=1", "validation.freq=1"], ["stop"])
+        check(trained_in_lives(place, ["metrics.log_freq=5", "validation.freq=7"], ["kill", "stop"]))
+        check(trained_in_lives(place, ["metrics.log_freq=1", "validation.freq=1"], ["stop"]))
+        check_each_rank(trained_in_lives(place, ["metrics.log_freq=5", "validation.freq=7"], ["kill"], "metrics.save_for_all_ranks=true"), 2)
     finally:
         place.remove()
 
