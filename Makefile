@@ -103,7 +103,7 @@ sanitize: ## address+undefined over the tests, thread over what is concurrent
 	tools/sanitize
 fuzz: ## TIME=60 seconds of each fuzzer
 	tools/fuzz $(or $(TIME),60)
-check: ## test + lint + sanitizers + fuzzing + the tests against PyPI peers
+check: ## test + lint + sanitizers + fuzzing + long tests + the tests against PyPI peers
 	tools/check
 soak: all ## long runs by hand
 	tools/soak

@@ -269,7 +269,8 @@ static err_t rewind_log(struct train_start *s, const struct question *q, struct 
     err_t rc = path && superseded ? ERR_NONE : FAIL(e, ERR_MEMORY, "out of memory");
 
     if (!rc && s->is_resumed) rc = jsonl_rewind(path, s->step, superseded, &n_cut, e);
-    if (!rc && s->is_resumed && s->step > 0) rc = jsonl_has(path, s->step, metric_table[METRIC_VALIDATION_LOSS].tag, &is_validated, e);
+    if (!rc && s->is_resumed && s->step > 0 && q->cfg->validation.enable)
+        rc = jsonl_has(path, s->step, metric_table[METRIC_VALIDATION_LOSS].tag, &is_validated, e);
     if (!rc && n_cut) log_info(q->log, "%lld lines of run.jsonl after step %lld moved to superseded.jsonl", (long long)n_cut, (long long)s->step);
     s->lacks_validation = !is_validated;
     arena_release(&a);
