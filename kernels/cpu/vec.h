@@ -31,6 +31,8 @@ INLINE void vec_store(float *p, vec x) { _mm512_storeu_ps(p, x); }
 INLINE vec_mask vec_first(int64_t n) { return (vec_mask)((1u << n) - 1); } /* lanes [0, n) */
 INLINE vec vec_load_some(const float *p, vec_mask m) { return _mm512_maskz_loadu_ps(m, p); }
 INLINE void vec_store_some(float *p, vec_mask m, vec x) { _mm512_mask_storeu_ps(p, m, x); }
+INLINE vec vec_load_half(const float *p) { return _mm512_zextps256_ps512(_mm256_loadu_ps(p)); }
+INLINE void vec_store_half(float *p, vec x) { _mm256_storeu_ps(p, _mm512_castps512_ps256(x)); }
 INLINE vec vec_add(vec a, vec b) { return _mm512_add_ps(a, b); }
 INLINE vec vec_sub(vec a, vec b) { return _mm512_sub_ps(a, b); }
 INLINE vec vec_mul(vec a, vec b) { return _mm512_mul_ps(a, b); }
@@ -79,6 +81,8 @@ INLINE vec_mask vec_first(int64_t n) /* lanes [0, n) */
 }
 INLINE vec vec_load_some(const float *p, vec_mask m) { return _mm256_maskload_ps(p, _mm256_castps_si256(m)); }
 INLINE void vec_store_some(float *p, vec_mask m, vec x) { _mm256_maskstore_ps(p, _mm256_castps_si256(m), x); }
+INLINE vec vec_load_half(const float *p) { return _mm256_zextps128_ps256(_mm_loadu_ps(p)); }
+INLINE void vec_store_half(float *p, vec x) { _mm_storeu_ps(p, _mm256_castps256_ps128(x)); }
 INLINE vec vec_add(vec a, vec b) { return _mm256_add_ps(a, b); }
 INLINE vec vec_sub(vec a, vec b) { return _mm256_sub_ps(a, b); }
 INLINE vec vec_mul(vec a, vec b) { return _mm256_mul_ps(a, b); }
@@ -111,13 +115,19 @@ INLINE vecd vecd_fma(vecd a, vecd b, vecd c) { return _mm256_fmadd_pd(a, b, c); 
 
 #endif
 
-/* The first n floats at p, zero for the others. */
-INLINE vec vec_load_n(const float *p, int64_t n) { return n >= VEC_WIDTH ? vec_load(p) : vec_load_some(p, vec_first(n)); }
+/* The first n floats at p, zero for the others. Halves have a way of their own: stores through masks are slow on some processors. */
+INLINE vec vec_load_n(const float *p, int64_t n)
+{
+    if (n >= VEC_WIDTH) return vec_load(p);
+    return n == VEC_WIDTH / 2 ? vec_load_half(p) : vec_load_some(p, vec_first(n));
+}
 
 INLINE void vec_store_n(float *p, int64_t n, vec x)
 {
     if (n >= VEC_WIDTH)
         vec_store(p, x);
+    else if (n == VEC_WIDTH / 2)
+        vec_store_half(p, x);
     else
         vec_store_some(p, vec_first(n), x);
 }

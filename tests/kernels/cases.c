@@ -72,6 +72,8 @@ const struct kernel_case kernel_cases[] = {
     /* n = heads of d; accumulate = the inverse rotation */
     ROWS("rope", 1, 2, .n = 1),
     ROWS("rope", 9, 6, .n = 3, .pad = 5),
+    ROWS("rope", 21, 8, .n = 3, .pad = 1),
+    ROWS("rope", 33, 16, .n = 2),
     ROWS("rope", 65, 64, .n = 4, .accumulate = true),
     ROWS("rope", 33, 128, .n = 2, .pad = 7, .accumulate = true),
     ROWS("rope", 2048, 16, .n = 16, TIMED),
