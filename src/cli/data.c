@@ -16,6 +16,7 @@
 #include "data/prepare.h"
 #include "data/sampler.h"
 #include "data/tokenizer.h"
+#include "train/signals.h"
 
 static const char USAGE[] =
     "usage: ctitan data prepare [OPTIONS]                        make the token cache that a run needs\n"
@@ -34,6 +35,7 @@ struct command {
     char **argv;
     struct log log;
     int64_t last_report_ns;
+    struct signals signals;
 };
 
 static bool report(void *arg, const char *what, int64_t done, int64_t total)
@@ -42,7 +44,8 @@ static bool report(void *arg, const char *what, int64_t done, int64_t total)
     int64_t now = clock_ns();
     char text[160];
 
-    if (now - c->last_report_ns < REPORT_EVERY_NS && done < total) return true;
+    if (signals_pending(&c->signals)) return false;
+    if (now - c->last_report_ns < REPORT_EVERY_NS && (done < total || !total)) return true;
     c->last_report_ns = now;
     if (total > 0) snprintf(text, sizeof text, "%s: %3d%% of %.1f MB", what, (int)(100 * done / total), (double)total * 1e-6);
     else snprintf(text, sizeof text, "%s", what);
@@ -200,7 +203,9 @@ int cli_data(int argc, char **argv, struct error *e)
     rc = parse(&c, argc - 2, argv + 2, e);
     if (!rc) rc = config_load(&cfg, c.argc, c.argv, &problems, e);
     if (problems.n) rc = cli_config_problems(&problems, e);
+    if (!rc) rc = signals_install(&c.signals, e);
     if (!rc) rc = run(&c, cfg, e);
+    signals_restore(&c.signals);
     config_destroy(cfg);
     config_problems_release(&problems);
     log_release(&c.log);

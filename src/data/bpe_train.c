@@ -14,7 +14,7 @@
 #include "data/bpe.h"
 #include "data/tokenizer_parts.h"
 
-enum { MIN_PAIR_COUNT = 2 };
+enum { MIN_PAIR_COUNT = 2, WORDS_PER_REPORT = 1000 };
 
 struct word {
     int32_t *symbols; /* in the arena; the bytes' ids at first */
@@ -47,6 +47,7 @@ struct trainer {
     uint32_t *risen; /* pairs with is_new */
     size_t n_risen, risen_capacity;
     struct tokenizer *t;
+    const struct tokenizer_spec *spec;
     struct error *e;
 };
 
@@ -117,6 +118,11 @@ static err_t count_piece(void *arg, const char *piece, size_t n)
     return ERR_NONE;
 }
 
+static err_t tell(const struct trainer *x)
+{
+    return data_tell(x->spec->report, x->spec->report_arg, "learning the tokenizer", 0, 0, x->e);
+}
+
 static err_t count_documents(struct trainer *x, const struct tokenizer_document *documents, size_t n)
 {
     struct split_state state;
@@ -126,6 +132,7 @@ static err_t count_documents(struct trainer *x, const struct tokenizer_document 
     for (size_t d = 0; !rc && d < n; d++) {
         const char *text = documents[d].bytes;
 
+        rc = tell(x);
         for (size_t at = 0, run; !rc && at < documents[d].n; at += run) {
             run = utf8_valid_prefix(text + at, documents[d].n - at);
             if (run) rc = splitter_run(&x->t->splitter, &state, text + at, run, count_piece, x, x->e);
@@ -330,15 +337,17 @@ static err_t learn(struct trainer *x, int32_t n_tokens)
     struct str text = {0};
     err_t rc = ERR_NONE;
 
-    for (size_t w = 0; !rc && w < x->n_words; w++)
+    for (size_t w = 0; !rc && w < x->n_words; w++) {
+        if (w % WORDS_PER_REPORT == 0) rc = tell(x);
         for (size_t i = 0; !rc && i + 1 < x->words[w].n; i++)
             rc = raise_pair(x, x->words[w].symbols[i], x->words[w].symbols[i + 1], w);
+    }
     if (!rc) rc = push_risen(x);
     while (!rc && x->t->bpe.n_tokens < n_tokens && x->n_heap) {
         struct heap_entry top = heap_pop(x);
         struct pair *p = pair_of(x, top.key);
 
-        if (p->count == top.count) rc = merge_pair(x, p, &text);
+        if (p->count == top.count) rc = tell(x) ? ERR_INTERRUPTED : merge_pair(x, p, &text);
         else if (p->count >= MIN_PAIR_COUNT) rc = heap_push(x, (struct heap_entry){p->count, p->key});
     }
     str_release(&text);
@@ -415,7 +424,7 @@ err_t tokenizer_train(struct tokenizer **out, const struct tokenizer_spec *spec,
 {
     const char *names[2] = {spec->bos ? spec->bos : TOKENIZER_BOS, spec->eos ? spec->eos : TOKENIZER_EOS};
     int32_t n_special = (*names[0] != 0) + (*names[1] != 0 && strcmp(names[0], names[1]) != 0);
-    struct trainer x = {.e = e};
+    struct trainer x = {.spec = spec, .e = e};
     const char *pattern = NULL;
     err_t rc = pattern_named(spec->pattern, &pattern, e);
 

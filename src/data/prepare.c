@@ -91,14 +91,16 @@ static err_t find_source(struct preparation *p, struct error *e)
 /* ---- locks ---- */
 static err_t lock_file(struct preparation *p, const char *path, int *fd, struct error *e)
 {
+    err_t rc;
+
     *fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0644);
     if (*fd < 0) return io_fail(e, "create", path);
     while (flock(*fd, LOCK_EX | LOCK_NB)) {
         if (errno != EWOULDBLOCK && errno != EINTR)
             return FAIL(e, ERR_IO, "cannot lock %s: %s; choose a training.cache_folder on a file system with locks", path,
                         strerror(errno));
-        if (p->report && !p->report(p->report_arg, "waiting for another process that prepares the same data", 0, 0))
-            return FAIL(e, ERR_STOPPED, "preparing the data was stopped on request");
+        rc = data_tell(p->report, p->report_arg, "waiting for another process that prepares the same data", 0, 0, e);
+        if (rc) return rc;
         clock_sleep_ns(LOCK_POLL_NS);
     }
     return ERR_NONE;
@@ -297,7 +299,7 @@ static err_t cold_start(struct preparation *p, struct error *e)
     if (!rc) rc = warm_start(p, &warm, e); /* whoever held the lock may have done it */
     if (rc || warm) goto out;
     rc = source_look(p->source, e);
-    if (!rc) rc = source_hash(p->source, p->pool, &p->out->content_hash, e);
+    if (!rc) rc = source_hash(p->source, p->pool, p->report, p->report_arg, &p->out->content_hash, e);
     if (rc) goto out;
     if (strcmp(p->spec->tokenizer, DATA_TOKENIZER_AUTO) == 0) {
         rc = learn_tokenizer(p, &t, &tokenizer_path, e);

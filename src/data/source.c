@@ -6,6 +6,7 @@
 #include <fnmatch.h>
 #include <glob.h>
 #include <pthread.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -306,10 +307,27 @@ static uint64_t add_block(uint64_t h, const char *bytes, size_t n)
 struct hash_job {
     const struct source *source;
     uint64_t *hashes;
+    data_report report;
+    void *report_arg;
+    pthread_t caller; /* whose thread reports */
+    _Atomic int64_t n_bytes;
+    atomic_bool is_ended;
     pthread_mutex_t lock;
     int64_t failed_file; /* the first one in order; -1 = none */
     struct error error;
 };
+
+/* After each block: how far all threads are. One that is not the caller's only hears of the end. */
+static err_t tell_hashed(struct hash_job *job, size_t n, struct error *e)
+{
+    int64_t done = atomic_fetch_add(&job->n_bytes, (int64_t)n) + (int64_t)n;
+    err_t rc = ERR_NONE;
+
+    if (pthread_equal(pthread_self(), job->caller)) rc = data_tell(job->report, job->report_arg, "reading the data", done, job->source->bytes, e);
+    else if (atomic_load(&job->is_ended)) rc = FAIL(e, ERR_INTERRUPTED, "stopped on request while reading the data; nothing was saved");
+    if (rc) atomic_store(&job->is_ended, true);
+    return rc;
+}
 
 static void hash_file(void *arg, int64_t i)
 {
@@ -326,6 +344,7 @@ static void hash_file(void *arg, int64_t i)
         if (!rc) rc = source_stream_read(&stream, block, HASH_BLOCK_BYTES, &n, &e);
         if (!rc) h = add_block(h, block, n);
         total += n;
+        if (!rc) rc = tell_hashed(job, n, &e);
     } while (!rc && n == HASH_BLOCK_BYTES);
     source_stream_close(&stream);
     mem_free(block);
@@ -339,9 +358,9 @@ static void hash_file(void *arg, int64_t i)
     pthread_mutex_unlock(&job->lock);
 }
 
-err_t source_hash(const struct source *s, struct pool *pool, uint64_t *out, struct error *e)
+err_t source_hash(const struct source *s, struct pool *pool, data_report report, void *report_arg, uint64_t *out, struct error *e)
 {
-    struct hash_job job = {.source = s, .failed_file = -1};
+    struct hash_job job = {.source = s, .failed_file = -1, .report = report, .report_arg = report_arg, .caller = pthread_self()};
     uint64_t h = HASH_FNV_START;
 
     job.hashes = mem_zalloc((size_t)s->n_files, sizeof *job.hashes);

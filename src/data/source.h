@@ -27,6 +27,7 @@
 #include "base/mem.h"
 #include "base/pool.h"
 #include "base/str.h"
+#include "data/report.h"
 
 #define SOURCE_RECORD_MAX_BYTES ((int64_t)1 << 30)
 
@@ -103,7 +104,8 @@ err_t source_look(struct source *s, struct error *e) MUST_CHECK;
 void source_close(struct source *s);
 
 /* Identity of the content: file bytes and kinds in order, separator and text field; not names or dates. Reads everything once. */
-err_t source_hash(const struct source *s, struct pool *pool, uint64_t *out, struct error *e) MUST_CHECK;
+err_t source_hash(const struct source *s, struct pool *pool, data_report report, void *report_arg, uint64_t *out,
+                  struct error *e) MUST_CHECK;
 
 /* ---- reading ---- */
 struct source_record {

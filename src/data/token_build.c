@@ -139,12 +139,6 @@ static void release(struct build *b)
     pthread_mutex_destroy(&b->lock);
 }
 
-static err_t tell(data_report report, void *arg, const char *what, int64_t done, int64_t total, struct error *e)
-{
-    if (!report || report(arg, what, done, total)) return ERR_NONE;
-    return FAIL(e, ERR_STOPPED, "%s was stopped on request", what);
-}
-
 static err_t write_spans(const struct build *b, struct token_cache_writer *w, struct error *e)
 {
     err_t rc = ERR_NONE;
@@ -203,7 +197,7 @@ err_t token_build(const char *path, const struct source *s, const struct tokeniz
         divide(&b);
         pool_run(pool, encode_span, &b, b.n_spans);
         rc = write_spans(&b, w, e);
-        if (!rc) rc = tell(report, report_arg, "tokenizing", source_read_bytes(reader), s->bytes, e);
+        if (!rc) rc = data_tell(report, report_arg, "tokenizing", source_read_bytes(reader), s->bytes, e);
     }
     if (!rc) rc = count(&b, h, e);
     h->tokenizer_hash = tokenizer_hash(t);
@@ -269,6 +263,7 @@ err_t token_build_tokenizer(struct tokenizer **out, const struct source *s, cons
     struct source_reader *reader = NULL;
     struct source_batch batch = {0};
     struct texts x = {0};
+    struct tokenizer_spec learnt = *spec;
     struct str scratch = {0};
     err_t rc = source_reader_open(&reader, s, e);
 
@@ -278,11 +273,12 @@ err_t token_build_tokenizer(struct tokenizer **out, const struct source *s, cons
         rc = source_read(reader, BATCH_BYTES_PER_THREAD, &batch, e);
         if (rc || batch.n_records == 0) break;
         rc = keep_batch(&x, s, &batch, &scratch, e);
-        if (!rc) rc = tell(report, report_arg, "reading text for the tokenizer", source_read_bytes(reader), s->bytes, e);
+        if (!rc) rc = data_tell(report, report_arg, "reading text for the tokenizer", source_read_bytes(reader), s->bytes, e);
     }
     if (!rc && !x.bytes) rc = no_text(s, x.skipped, e);
-    if (!rc) rc = tell(report, report_arg, "learning the tokenizer", 0, 0, e);
-    if (!rc) rc = tokenizer_train(out, spec, x.documents, x.n, e);
+    learnt.report = report;
+    learnt.report_arg = report_arg;
+    if (!rc) rc = tokenizer_train(out, &learnt, x.documents, x.n, e);
     str_release(&scratch);
     source_batch_release(&batch);
     source_reader_close(reader);

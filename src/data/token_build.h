@@ -8,13 +8,10 @@
 
 #include "base/error.h"
 #include "base/pool.h"
+#include "data/report.h"
 #include "data/source.h"
 #include "data/token_cache.h"
 #include "data/tokenizer.h"
-
-/* How far a long work is, in units of `total` (which may be 0: not known). Called often and from the caller's thread; false ends
- * the work with ERR_STOPPED. A NULL function is fine. */
-typedef bool (*data_report)(void *arg, const char *what, int64_t done, int64_t total);
 
 enum { TOKEN_BUILD_RULES = 1 }; /* part of every cache's key; grows when the same input would give other tokens */
 

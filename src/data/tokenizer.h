@@ -18,6 +18,7 @@
 
 #include "base/error.h"
 #include "base/str.h"
+#include "data/report.h"
 
 struct tokenizer;
 struct tokenizer_scratch;
@@ -67,6 +68,8 @@ struct tokenizer_spec {
     const char *pattern; /* how text is cut before merging: "llama3", "gpt2" or "qwen"; NULL = llama3 */
     const char *bos;     /* special tokens, at the end of the vocabulary; NULL = TOKENIZER_BOS / _EOS, "" = none */
     const char *eos;
+    data_report report;  /* NULL = none */
+    void *report_arg;
 };
 struct tokenizer_document {
     const char *bytes;

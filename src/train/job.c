@@ -28,6 +28,7 @@ struct rank {
     bool is_dry;
     bool is_alone;      /* in its process: stdout and stderr are its own, and the caller closes the world */
     err_t rc;
+    bool has_failed;    /* by itself: the other ranks end because of it */
     struct log log;
     bool has_left_sinks; /* they may come back and use the log */
 };
@@ -106,6 +107,7 @@ static void *rank_main(void *arg)
                                 .started_ns = r->job->started_ns};
     struct trainer *t = mem_zalloc(1, sizeof *t);
     struct log *log = &r->log;
+    bool is_open;
     struct error e = {0};
     err_t rc = t ? ERR_NONE : FAIL(&e, ERR_MEMORY, "out of memory");
 
@@ -116,15 +118,17 @@ static void *rank_main(void *arg)
     spec.log = log;
     if (!rc && !r->is_dry) rc = open_log(log, r, is_shown, &e);
     if (!rc) rc = trainer_open(t, &spec, &e);
+    is_open = !rc;
     if (!rc) rc = train_run(t, &e);
+    r->has_failed = !is_orderly(rc) || !is_open;
     if (rc) tell(log, r, rc, &e, terminal_fd);
-    if (!is_orderly(rc)) comm_abort(r->world, e.message);
+    if (r->has_failed) comm_abort(r->world, e.message);
     if (t) {
         struct error late = {0};
 
         r->has_left_sinks = !trainer_close_sinks(t); /* every rank has delivered before any rank leaves */
         if (r->world->rank == 0) record(t, rc, &e);
-        if (is_orderly(rc) && comm_barrier(r->world, "leave together", &late)) tell(log, r, ERR_PEER, &late, terminal_fd);
+        if (!r->has_failed && comm_barrier(r->world, "leave together", &late)) tell(log, r, ERR_PEER, &late, terminal_fd);
         trainer_close(t);
     }
     mem_free(t);
@@ -217,7 +221,7 @@ static err_t run_one(struct job *j, struct rank *rank, const struct comm_options
     }
     if (rank->is_dry)
         comm_destroy(world.comm);
-    else if (comm_world_close(&world, !is_orderly(rc), &late) && !rc)
+    else if (comm_world_close(&world, rank->has_failed || !is_orderly(rc), &late) && !rc)
         rc = FAIL(e, late.code, "%s", late.message);
     return rc;
 }

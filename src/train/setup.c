@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/clock.h"
 #include "base/mem.h"
 #include "comm/place.h"
 #include "metrics/flops.h"
@@ -56,22 +57,40 @@ static err_t open_device(struct trainer *t, struct error *e)
     return rc ? rc : kernels_for(&t->kernels, t->device, t->type, levels[level], e);
 }
 
-/* A data_report: never asks to end. */
+enum { REPORT_EVERY_NS = 100000000 };
+
+struct progress {
+    const struct trainer *t;
+    int64_t told_ns;
+};
+
+/* A data_report: a request to stop ends the work, of this rank or of all. */
 static bool report_progress(void *arg, const char *what, int64_t done, int64_t total)
 {
-    struct log *log = arg;
-    char line[160];
+    struct progress *p = arg;
+    int64_t now = clock_ns();
+    bool is_done = total && done >= total;
+    char line[160] = "";
 
-    snprintf(line, sizeof line, "%s: %d%%", what, total ? (int)(100 * done / total) : 100);
-    log_status(log, done < total ? line : "");
+    if (signals_pending(p->t->spec.signals)) {
+        log_status(p->t->spec.log, "");
+        return false;
+    }
+    if (!is_done && now - p->told_ns < REPORT_EVERY_NS) return true;
+    p->told_ns = now;
+    if (!total) snprintf(line, sizeof line, "%s", what);
+    else if (!is_done) snprintf(line, sizeof line, "%s: %d%%", what, (int)(100 * done / total));
+    log_status(p->t->spec.log, line);
     return true;
 }
 
 static err_t open_one_data(struct trainer *t, const struct data_spec *spec, struct data_prepared *prepared, struct token_cache **cache,
                            struct error *e)
 {
-    err_t rc = data_prepare(spec, t->device->pool, report_progress, t->spec.log, prepared, e);
+    struct progress progress = {.t = t};
+    err_t rc = data_prepare(spec, t->device->pool, report_progress, &progress, prepared, e);
 
+    log_status(t->spec.log, "");
     return rc ? rc : data_open(cache, prepared, e);
 }
 

@@ -73,6 +73,7 @@ struct trainer {
     bool is_finite;              /* last loss and gradient norm */
 };
 
+/* ERR_INTERRUPTED: this rank was asked to stop while it prepared the data; others may know nothing of it. */
 err_t trainer_open(struct trainer *t, const struct trainer_spec *spec, struct error *e) MUST_CHECK;
 void trainer_close(struct trainer *t);
 

@@ -355,11 +355,52 @@ static void test_concurrent_builders(void **state)
     scene_remove(&s);
 }
 
-static bool stop_now(void *arg, const char *what, int64_t done, int64_t total)
+/* Asks for the end at call number `at`. */
+struct stop {
+    int at, calls;
+    char what[64];
+};
+
+static bool stop_at(void *arg, const char *what, int64_t done, int64_t total)
 {
-    (void)what, (void)done, (void)total;
-    ++*(int *)arg;
+    struct stop *s = arg;
+
+    (void)done, (void)total;
+    if (s->calls++ < s->at) return true;
+    snprintf(s->what, sizeof s->what, "%s", what);
     return false;
+}
+
+/* Whatever is under way, the work ends with the next report, and the one that comes after it finds nothing half done. */
+static void test_stopped_anywhere(void **state)
+{
+    static const char *const works[] = {"reading the data", "reading text for the tokenizer", "learning the tokenizer", "tokenizing"};
+    int n_seen[4] = {0};
+    struct data_prepared p;
+    struct scene s;
+    struct error e;
+    err_t rc;
+
+    (void)state;
+    scene_make(&s);
+    temp_write_text(&s.t, "data/a.txt", "a text a text, and text again and again and again");
+    s.spec.tokenizer = DATA_TOKENIZER_AUTO;
+    s.spec.tokenizer_vocab_size = 262;
+    for (int at = 0;; at++) {
+        struct stop stop = {.at = at};
+
+        rc = data_prepare(&s.spec, s.pool, stop_at, &stop, &p, &e);
+        if (!rc) break;
+        assert_int_equal(rc, ERR_INTERRUPTED);
+        assert_non_null(strstr(e.message, "nothing was saved"));
+        assert_int_equal(stop.calls, at + 1);
+        for (int i = 0; i < 4; i++) n_seen[i] += strcmp(stop.what, works[i]) == 0;
+        if (n_seen[3] && io_remove_tree(s.cache, &e)) fail_msg("%s", e.message); /* else the tokenizer stays */
+    }
+    for (int i = 0; i < 4; i++) assert_true(n_seen[i] > 0);
+    assert_true(n_seen[2] > 4); /* also between merges */
+    data_prepared_release(&p);
+    scene_remove(&s);
 }
 
 static void test_failures(void **state)
@@ -369,7 +410,6 @@ static void test_failures(void **state)
     struct scene s;
     struct error e;
     struct str text = {0};
-    int calls = 0;
     err_t rc;
 
     (void)state;
@@ -386,8 +426,6 @@ static void test_failures(void **state)
     assert_int_equal(data_prepare(&s.spec, s.pool, NULL, NULL, &p, &e), ERR_FORMAT);
     assert_non_null(strstr(e.message, "bad.jsonl, line 2"));
     temp_write_text(&s.t, "data/bad.jsonl", "{\"text\":\"ok\"}\n");
-    assert_int_equal(data_prepare(&s.spec, s.pool, stop_now, &calls, &p, &e), ERR_STOPPED);
-    assert_int_equal(calls, 1);
     s.spec.tokenizer = "/no/such/tokenizer.json";
     assert_int_not_equal(data_prepare(&s.spec, s.pool, NULL, NULL, &p, &e), ERR_NONE);
     assert_non_null(strstr(e.message, "/no/such/tokenizer.json"));
@@ -559,6 +597,7 @@ int main(void)
         cmocka_unit_test(test_made_once),               cmocka_unit_test(test_a_stamp_spares_reading),
         cmocka_unit_test(test_torn_and_foreign_caches_are_made_again),
         cmocka_unit_test(test_automatic_tokenizer),     cmocka_unit_test(test_concurrent_builders),
+        cmocka_unit_test(test_stopped_anywhere),
         cmocka_unit_test(test_failures),                cmocka_unit_test(test_out_of_memory),
         cmocka_unit_test(test_places_and_fallback),
         cmocka_unit_test(test_synthetic),               cmocka_unit_test(test_options_reach_the_description),

@@ -346,7 +346,7 @@ static uint64_t hash_of(const struct source_spec *spec, struct pool *pool)
     struct error e;
     uint64_t h;
 
-    if (source_open(&s, spec, &e) || source_hash(s, pool, &h, &e)) fail_msg("%s", e.message);
+    if (source_open(&s, spec, &e) || source_hash(s, pool, NULL, NULL, &h, &e)) fail_msg("%s", e.message);
     source_close(s);
     return h;
 }

@@ -2,11 +2,13 @@
 # SPDX-License-Identifier: MIT
 # timeout: 300
 """Signals to the script, to mpirun and to single ranks: one agreed step is saved, the exit code is 75 and no process is left."""
+import fcntl
 import json
 import os
 import pathlib
 import re
 import signal
+import subprocess
 import sys
 import time
 
@@ -102,5 +104,47 @@ dump, process = started()
 process.kill()
 process.wait()
 place.check(place.none_left(dump, 20), "KILL to run_train.sh: no process is left", str(place.processes(dump)))
+
+
+# while the data is prepared: there is nothing to go on from yet. The locks of the cache are held here, so that it takes as long as it must.
+def catches(pid, number):
+    try:
+        status = pathlib.Path(f"/proc/{pid}/status").read_text()
+        return int(re.search(r"SigCgt:\s*(\w+)", status)[1], 16) >> (number - 1) & 1
+    except (OSError, TypeError):
+        return False
+
+
+text = place.folder / "text"
+text.write_text("a text of some words\n" * 1000)
+DATA = [*e2e.TINY, f"training.dataset={text}", "training.tokenizer=byte"]
+subprocess.run([e2e.PROGRAM, "data", "prepare", *DATA], env=place.environment(), check=True, capture_output=True)
+text.write_text("another text of some words\n" * 1000)
+locks = [open(path) for path in (place.folder / "cache").glob("**/*.lock")]
+for lock in locks:
+    fcntl.flock(lock, fcntl.LOCK_EX)
+place.check(locks, "the cache has locks")
+MPIRUN = ["mpirun", "--allow-run-as-root", "--oversubscribe", "--bind-to", "none", "-n", "2"]
+for name, launcher, command, number in (("data prepare", [], ["data", "prepare"], signal.SIGTERM), ("train", [], ["train"], signal.SIGTERM),
+                                        ("train", [], ["train"], signal.SIGINT), ("train under mpirun", MPIRUN, ["train"], signal.SIGUSR1)):
+    dump = place.new_dump()
+    process = subprocess.Popen([*launcher, e2e.PROGRAM, *command, *DATA, f"job.dump_folder={dump}"], env=place.environment(NGPU=None),
+                               stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    end = time.monotonic() + 30
+    ready = []
+    while time.monotonic() < end and len(ready) < (2 if launcher else 1):
+        time.sleep(0.05)
+        ready = [pid for pid, line in place.processes(dump).items() if "mpirun" not in line and catches(pid, number)]
+    process.send_signal(number)
+    try:
+        shown = process.communicate(timeout=30)[0]
+    except subprocess.TimeoutExpired:
+        process.kill()
+        shown = "it goes on: " + process.communicate()[0]
+    what = f"{number.name} to {name} that prepares data"
+    place.check(process.returncode == 1 and "nothing was saved" in shown, f"{what}: exit code 1, not {process.returncode}, and it says so", shown)
+    place.check(place.none_left(dump), f"{what}: no process is left", str(place.processes(dump)))
+for lock in locks:
+    lock.close()
 
 place.close()
