@@ -189,6 +189,30 @@ static void test_rewind_keeps_only_lines_of_ours(void **state)
     str_release(&cut);
 }
 
+static void test_has(void **state)
+{
+    static const struct {
+        int64_t step;
+        const char *tag;
+        bool is_there;
+    } cases[] = {{7, "validation_metrics/loss", true}, {7, "loss", false}, {8, "validation_metrics/loss", false}, {9, "lr", true}, {5, "lr", false}};
+    struct temp t;
+    struct error e;
+    bool has = true;
+
+    (void)state;
+    temp_make(&t);
+    assert_int_equal(jsonl_has(temp_path(&t, "run.jsonl"), 1, "lr", &has, &e), ERR_NONE);
+    assert_false(has);
+    temp_write_text(&t, "run.jsonl", "{\"step\":7,\"lr\":1}\n{\"step\":7,\"validation_metrics/loss\":2}\nlr\n{\"step\":\"5\",\"lr\":1}\n"
+                                     "{\"step\":8,\"text\":\"validation_metrics/loss\"}\n{\"step\":9,\"lr\":\"NaN\"}");
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        if (jsonl_has(temp_path(&t, "run.jsonl"), cases[i].step, cases[i].tag, &has, &e)) fail_msg("%s", e.message);
+        if (has != cases[i].is_there) fail_msg("step %d, %s: %d", (int)cases[i].step, cases[i].tag, (int)has);
+    }
+    temp_remove(&t);
+}
+
 /* A disk that is full in the middle of a line: the file holds whole lines only, and the same rows go in
  * later. */
 static void test_full_disk(void **state)
@@ -243,6 +267,7 @@ int main(void)
         cmocka_unit_test(test_repair_at_open),
         cmocka_unit_test(test_rewind),
         cmocka_unit_test(test_rewind_keeps_only_lines_of_ours),
+        cmocka_unit_test(test_has),
         cmocka_unit_test(test_full_disk),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
