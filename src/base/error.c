@@ -21,20 +21,20 @@ err_t error_fill(struct error *e, err_t code, const char *file, int line, const 
     return code;
 }
 
-err_t error_prefix(struct error *e, const char *format, ...)
+err_t error_prefix(struct error *e, err_t code, const char *format, ...)
 {
     char tail[ERROR_MESSAGE_BYTES];
     va_list args;
     int n;
 
-    if (!e) return ERR_COUNT; /* nobody kept the code; what failed must not look like success */
+    if (!e) return code;
     memcpy(tail, e->message, sizeof tail);
     va_start(args, format);
     n = vsnprintf(e->message, sizeof e->message, format, args);
     va_end(args);
     if (n >= 0 && (size_t)n < sizeof e->message)
         snprintf(e->message + n, sizeof e->message - (size_t)n, ": %s", tail);
-    return e->code;
+    return code;
 }
 
 const char *error_code_name(err_t code)

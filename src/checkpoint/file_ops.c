@@ -152,7 +152,7 @@ err_t file_replace_folder(const struct file_ops *o, const char *fresh, const cha
     if (rc) return rc;
     rc = file_rename(o, fresh, old, e);
     if (rc) {
-        if (o->rename(o->context, spare, old)) return error_prefix(e, "the former folder is now %s", spare);
+        if (o->rename(o->context, spare, old)) return error_prefix(e, rc, "the former folder is now %s", spare);
         return rc;
     }
     return ERR_NONE;

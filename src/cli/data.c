@@ -158,7 +158,7 @@ static err_t handle(struct command *c, const struct config *cfg, bool is_trainin
                  token_cache_name(cache));
     }
     if (!rc) rc = cli_print(&out, e);
-    if (rc) error_prefix(e, "%s data", title);
+    if (rc) error_prefix(e, rc, "%s data", title);
     token_cache_close(cache);
     str_release(&out);
     return rc;

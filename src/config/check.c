@@ -227,6 +227,7 @@ RULE(tags_have_names)
 
 RULE(traces_fit_their_interval)
 {
+    if (!c->profiling.enable_profiling) return;
     if (c->profiling.profile_freq < c->profiling.profiler_warmup + c->profiling.profiler_active)
         config_problem(p, "%s is less than %s and %s together", say(c, &c->profiling.profile_freq),
                        say(c, &c->profiling.profiler_warmup), say(c, &c->profiling.profiler_active));

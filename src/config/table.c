@@ -80,14 +80,20 @@ const struct config_row *config_row(int i)
     BUG("no option %d", i);
 }
 
-bool config_name_equal(const char *name, const char *written, size_t n)
+/* - and _ are alike in what is written */
+static bool begins_with(const char *name, const char *written, size_t n)
 {
     for (size_t i = 0; i < n; i++) {
         char c = written[i] == '-' ? '_' : written[i];
 
         if (!name[i] || name[i] != c) return false;
     }
-    return name[n] == '\0';
+    return true;
+}
+
+bool config_name_equal(const char *name, const char *written, size_t n)
+{
+    return begins_with(name, written, n) && name[n] == '\0';
 }
 
 /* "section.key" against the text as written, without building it */
@@ -122,12 +128,8 @@ int config_section_find(const char *path, size_t n)
 
 bool config_is_section_prefix(const char *path, size_t n)
 {
-    for (int s = 0; s < CONFIG_N_SECTIONS; s++) {
-        const char *whole = config_sections[s].path;
-
-        if (strlen(whole) <= n || whole[n] != '.') continue;
-        if (strncmp(whole, path, n) == 0) return true;
-    }
+    for (int s = 0; s < CONFIG_N_SECTIONS; s++)
+        if (begins_with(config_sections[s].path, path, n) && config_sections[s].path[n] == '.') return true;
     return false;
 }
 

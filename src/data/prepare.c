@@ -83,7 +83,7 @@ static err_t find_source(struct preparation *p, struct error *e)
     }
     p->out->used_fallback = true;
     rc = open_paths(p, s->fallback, s->n_fallback, e);
-    return rc ? error_prefix(e, "there is no file of training.dataset (first entry '%s'), and as training.dataset_fallback",
+    return rc ? error_prefix(e, rc, "there is no file of training.dataset (first entry '%s'), and as training.dataset_fallback",
                              s->source.paths[0])
               : ERR_NONE;
 }

@@ -69,7 +69,7 @@ static err_t encode_record(struct build *b, struct span *s, struct tokenizer_scr
     if (rc) {
         const struct source_record *record = &b->batch.records[i];
 
-        return error_prefix(e, "%s, line %lld", b->source->files[record->file].path, (long long)record->line);
+        return error_prefix(e, rc, "%s, line %lld", b->source->files[record->file].path, (long long)record->line);
     }
     s->text_bytes += (int64_t)n_bytes;
     return add_length(s, (int64_t)(s->tokens.count - before), e);

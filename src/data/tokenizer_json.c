@@ -97,7 +97,7 @@ static err_t read_vocabulary(struct reader *r, json_t *vocab)
         rc = str_ok(&r->left, r->e);
         if (!rc) rc = bpe_set_token(&r->t->bpe, (int32_t)id, is_raw ? text : r->left.text, is_raw ? bytes : r->left.length, is_raw,
                                     r->e);
-        if (rc) return error_prefix(r->e, "%s: \"model.vocab\"", r->name);
+        if (rc) return error_prefix(r->e, rc, "%s: \"model.vocab\"", r->name);
     }
     return ERR_NONE;
 }
@@ -162,7 +162,7 @@ static err_t read_model(struct reader *r, const json_t *model)
     if (!json_is_array(merges)) return malformed(r, "\"model.merges\" must be an array");
     if (json_array_size(merges) > TOKENIZER_MAX_VOCAB) return malformed(r, "\"model.merges\" is too long");
     rc = bpe_index(&r->t->bpe, (int32_t)json_array_size(merges), r->e);
-    if (rc) return error_prefix(r->e, "%s: \"model.vocab\"", r->name);
+    if (rc) return error_prefix(r->e, rc, "%s: \"model.vocab\"", r->name);
     for (size_t i = 0; !rc && i < json_array_size(merges); i++) rc = read_merge(r, json_array_get(merges, i), i);
     r->t->bpe.ignore_merges = json_is_true(json_object_get(model, "ignore_merges"));
     for (int byte = 0; !rc && !is_absent(unknown) && byte < 256; byte++)
@@ -175,7 +175,9 @@ static err_t read_model(struct reader *r, const json_t *model)
 
 static err_t add_level(struct reader *r, const char *pattern)
 {
-    return splitter_add(&r->t->splitter, pattern, r->e) ? error_prefix(r->e, "%s: \"pre_tokenizer\"", r->name) : ERR_NONE;
+    err_t rc = splitter_add(&r->t->splitter, pattern, r->e);
+
+    return rc ? error_prefix(r->e, rc, "%s: \"pre_tokenizer\"", r->name) : ERR_NONE;
 }
 
 static err_t read_split(struct reader *r, const json_t *step)

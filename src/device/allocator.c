@@ -118,17 +118,20 @@ static void raise_to(int64_t *highest, int64_t value)
     if (value > *highest) *highest = value;
 }
 
-static bool add_segment(struct allocator *a, size_t bytes, bool is_small, struct error *e)
+/* false: the device has no such segment, and e says why; or *lacks_host: there is no memory for the records of one. */
+static bool add_segment(struct allocator *a, size_t bytes, bool is_small, bool *lacks_host, struct error *e)
 {
     struct segment *s = mem_zalloc(1, sizeof *s);
     struct block *b = mem_zalloc(1, sizeof *b);
     void *address = NULL;
 
+    *lacks_host = false;
     if (a->limit_bytes && a->stats.reserved_bytes + (int64_t)bytes > a->limit_bytes) {
         FAIL(e, ERR_MEMORY, "the limit is %.1f MiB", (double)a->limit_bytes / 0x1p20);
         goto failed;
     }
-    if (!s || !b || a->device->ops->segment_alloc(a->device, bytes, &address, e)) goto failed;
+    *lacks_host = !s || !b;
+    if (*lacks_host || a->device->ops->segment_alloc(a->device, bytes, &address, e)) goto failed;
     *s = (struct segment){.address = address, .bytes = bytes, .is_small = is_small, .first = b, .next = a->segments};
     *b = (struct block){.address = address, .bytes = bytes, .is_free = true, .is_zero = a->device->ops->gives_zeros};
     a->segments = s;
@@ -177,6 +180,7 @@ err_t allocator_alloc(struct allocator *a, size_t bytes, enum memory_kind kind, 
     bool is_small = rounded <= ALLOCATOR_SMALL;
     size_t segment = is_small ? ALLOCATOR_SMALL_SEGMENT : rounded;
     struct error reason = {0};
+    bool lacks_host = false;
     struct block *b;
 
     *out = NULL;
@@ -190,11 +194,13 @@ err_t allocator_alloc(struct allocator *a, size_t bytes, enum memory_kind kind, 
         goto failed;
     }
     b = best_fit(a, rounded, is_small);
-    if (!b && add_segment(a, segment, is_small, &reason)) b = best_fit(a, rounded, is_small);
-    if (!b && allocator_trim(a) > 0 && add_segment(a, segment, is_small, &reason)) {
+    if (!b && add_segment(a, segment, is_small, &lacks_host, &reason)) b = best_fit(a, rounded, is_small);
+    if (!b && !lacks_host && allocator_trim(a) > 0 && add_segment(a, segment, is_small, &lacks_host, &reason)) {
         a->stats.alloc_retries++;
         b = best_fit(a, rounded, is_small);
     }
+    if (!b && lacks_host)
+        return FAIL(e, ERR_MEMORY, "out of memory on the host, for the records of a block of the device's (\"%s\")", label);
     if (!b) goto failed;
     split(b, rounded, is_small ? ALLOCATOR_ALIGN : ALLOCATOR_SPLIT_REST);
     *is_zero = b->is_zero;

@@ -93,6 +93,7 @@ err_t mesh_open(struct mesh *m, const struct mesh_shape *shape, struct comm *wor
 
 void mesh_close(struct mesh *m)
 {
+    if (!m) return;
     comm_destroy(m->batch);
     for (int a = AXIS_COUNT - 1; a >= 0; a--) comm_destroy(m->axis[a]);
     *m = (struct mesh){0};

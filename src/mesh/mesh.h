@@ -46,6 +46,6 @@ void mesh_describe(const struct mesh_shape *s, struct str *out); /* "dp_replicat
 
 /* Collective over world. ERR_CONFIG when the degrees' product is not world's size. */
 err_t mesh_open(struct mesh *m, const struct mesh_shape *shape, struct comm *world, struct error *e) MUST_CHECK;
-void mesh_close(struct mesh *m);
+void mesh_close(struct mesh *m); /* NULL or zeroed is fine */
 
 #endif

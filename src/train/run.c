@@ -99,7 +99,7 @@ static err_t read_former(struct run *r, struct error *e)
     rc = io_read_file(path, &text, e);
     if (!rc) rc = run_parse(&r->former, &r->arena, str_text(&text), text.length, path, e);
     if (rc == ERR_FORMAT)
-        error_prefix(e, "cannot tell whose folder this is (move the file away to start a new run)");
+        error_prefix(e, rc, "cannot tell whose folder this is (move the file away to start a new run)");
     str_release(&text);
     return rc;
 }

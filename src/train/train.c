@@ -8,7 +8,7 @@ static err_t stop_requested(struct trainer *t, bool *is_requested, struct error 
     int64_t signal_number = signals_pending(t->spec.signals);
     err_t rc = comm_all_reduce(t->mesh.world, "agree to stop", &signal_number, 1, DTYPE_INT64, COMM_MAX, NULL, e);
 
-    if (rc) return error_prefix(e, "after step %lld", (long long)t->step);
+    if (rc) return error_prefix(e, rc, "after step %lld", (long long)t->step);
     *is_requested = signal_number != 0;
     if (signal_number)
         log_info(t->spec.log, "%s received: stopping after step %lld", signals_name((int)signal_number), (long long)t->step);
@@ -32,7 +32,7 @@ static err_t save_if_due(struct trainer *t, bool is_last, bool is_stopped, struc
 
     if (!saves(t) || !is_due) return ERR_NONE;
     rc = trainer_save(t, is_last && c->last_save_model_only, e);
-    if (rc && rc != ERR_IO) return error_prefix(e, "checkpoint of step %lld", (long long)t->step);
+    if (rc && rc != ERR_IO) return error_prefix(e, rc, "checkpoint of step %lld", (long long)t->step);
     if (!rc) return rc;
     /* A disk that is full or away for a while: earlier checkpoints are whole, and an end now would lose what was trained since. */
     if (!is_last && !is_stopped) {
@@ -40,7 +40,7 @@ static err_t save_if_due(struct trainer *t, bool is_last, bool is_stopped, struc
                   e->message);
         return ERR_NONE;
     }
-    error_prefix(e, "%s after step %lld, but its checkpoint cannot be saved", is_last ? "done" : "stopped", (long long)t->step);
+    error_prefix(e, rc, "%s after step %lld, but its checkpoint cannot be saved", is_last ? "done" : "stopped", (long long)t->step);
     return trainer_tell_once(t, e);
 }
 
@@ -78,7 +78,7 @@ err_t train_run(struct trainer *t, struct error *e)
     if (rc) return rc;
     while (!is_last && !is_stopped) {
         rc = train_step(t, e);
-        if (rc) return error_prefix(e, "step %lld", (long long)t->step + 1);
+        if (rc) return error_prefix(e, rc, "step %lld", (long long)t->step + 1);
         if (t->step == t->start.step + 1) trainer_be_patient(t, false);
         if (t->step == t->start.step + 2) trainer_compare_memory(t);
         is_last = t->step >= t->cfg->training.steps;

@@ -39,7 +39,7 @@ err_t train_validate(struct trainer *t, struct error *e)
     rc = loader_open(&loader, &spec, e);
     if (!rc) rc = pass(t, loader, &facts, e);
     loader_close(loader);
-    if (rc) return error_prefix(e, "validation after step %lld", (long long)t->step);
+    if (rc) return error_prefix(e, rc, "validation after step %lld", (long long)t->step);
     rc = metrics_collect_validation(t->metrics, t->step, &facts, &row, &own, e);
     if (!rc) trainer_write_rows(t, &row, &own);
     return rc;

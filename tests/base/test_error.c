@@ -32,10 +32,10 @@ static void test_prefix(void **state)
 
     (void)state;
     FAIL(&e, ERR_IO, "the disk is full");
-    assert_int_equal(error_prefix(&e, "step %d", 3), ERR_IO);
-    assert_int_equal(error_prefix(&e, "rank %d", 1), ERR_IO);
+    assert_int_equal(error_prefix(&e, ERR_IO, "step %d", 3), ERR_IO);
+    assert_int_equal(error_prefix(&e, ERR_IO, "rank %d", 1), ERR_IO);
     assert_string_equal(e.message, "rank 1: step 3: the disk is full");
-    assert_true(error_prefix(NULL, "step %d", 3) != ERR_NONE); /* a failure stays one */
+    assert_int_equal(error_prefix(NULL, ERR_IO, "step %d", 3), ERR_IO); /* nobody listens */
 }
 
 /* Long texts are cut at the end, and always end. */
@@ -49,14 +49,14 @@ static void test_long_messages(void **state)
     longer[sizeof longer - 1] = '\0';
     assert_int_equal(FAIL(&e, ERR_IO, "%s", longer), ERR_IO);
     assert_int_equal(strlen(e.message), ERROR_MESSAGE_BYTES - 1);
-    error_prefix(&e, "short");
+    error_prefix(&e, ERR_IO, "short");
     assert_int_equal(strlen(e.message), ERROR_MESSAGE_BYTES - 1);
     assert_memory_equal(e.message, "short: xxx", 10);
-    error_prefix(&e, "%s", longer);
+    error_prefix(&e, ERR_IO, "%s", longer);
     assert_int_equal(strlen(e.message), ERROR_MESSAGE_BYTES - 1);
     FAIL(&e, ERR_IO, "room");
     longer[ERROR_MESSAGE_BYTES - 1] = '\0'; /* fills the message to its last byte: nothing fits behind it */
-    error_prefix(&e, "%s", longer);
+    error_prefix(&e, ERR_IO, "%s", longer);
     assert_string_equal(e.message, longer);
 }
 

@@ -54,7 +54,7 @@ static void test_rules_name_both_options(void **state)
     assert_text_refused(
         "model: {vocab_size: 1000}\n", 1,
         TEXTS("training.tokenizer_vocab_size=2048 (default) is more than model.vocab_size=1000"));
-    assert_text_refused("profiling: {profile_freq: 3}\n", 1, TEXTS("profiling.profiler_warmup=3 (default)"));
+    assert_text_refused("profiling: {enable_profiling: true, profile_freq: 3}\n", 1, TEXTS("profiling.profiler_warmup=3 (default)"));
 }
 
 /* A dataset named on the command line is never replaced by what a file keeps for another one. */
@@ -95,6 +95,13 @@ static void test_each_given_value_means_something(void **state)
                         TEXTS("stands alone", "one line"));
     assert_text_refused("metrics: {tags: [a=1, b, =c, a=2]}\n", 3,
                         TEXTS("\"b\" is not name=value", "\"=c\"", "\"a=2\" is given twice"));
+}
+
+/* What the profiler is told matters once it is on. */
+static void test_traces_fit_their_interval(void **state)
+{
+    (void)state;
+    config_destroy(config_of_text("profiling: {profile_freq: 3}\n")); /* fails the test where it is refused */
 }
 
 static void test_float64_is_whole(void **state)
@@ -244,6 +251,7 @@ int main(void)
         cmocka_unit_test(test_rules_name_both_options),
         cmocka_unit_test(test_fallback_belongs_to_its_dataset),
         cmocka_unit_test(test_each_given_value_means_something),
+        cmocka_unit_test(test_traces_fit_their_interval),
         cmocka_unit_test(test_float64_is_whole),
         cmocka_unit_test(test_parameter_groups),
         cmocka_unit_test(test_resolve),

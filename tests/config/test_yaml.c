@@ -110,12 +110,14 @@ static void test_sections_with_dots(void **state)
 {
     struct config *c = config_of_text(
         "quantize:\n  linear:\n    float8: {recipe_name: rowwise}\n    mx.recipe_name: mxfp8_cublas\n"
+        "  grouped-mm:\n    mx: {fqns: [y]}\n"
         "training.steps: 7\nquantize.grouped_mm.float8: {fqns: [x]}\n");
 
     (void)state;
     assert_int_equal(c->quantize_linear_float8.recipe_name, CONFIG_FLOAT8_ROWWISE);
     assert_int_equal(c->quantize_linear_mx.recipe_name, CONFIG_MX_CUBLAS);
     assert_int_equal(c->quantize_grouped_mm_float8.fqns.n, 1);
+    assert_int_equal(c->quantize_grouped_mm_mx.fqns.n, 1); /* - and _ are alike */
     assert_int_equal(c->training.steps, 7);
     config_destroy(c);
 }

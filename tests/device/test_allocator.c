@@ -8,6 +8,7 @@
 #include <cmocka.h>
 
 #include "base/rng.h"
+#include "base/mem.h"
 #include "device/allocator.h"
 #include "device/device.h"
 #include "device/dry.h"
@@ -170,6 +171,31 @@ static void test_unknown_kind(void **state)
     assert_true(sensor_memory_limit_bytes() > 0);
 }
 
+/* A host without memory for records is no device without memory: no table of the device's, no advice about the model, nothing counted. */
+static void test_host_without_memory(void **state)
+{
+    struct device_properties like = {.name = "plan"};
+    struct memory_stats s;
+    struct device *d;
+    struct error e = {0};
+    void *p;
+
+    (void)state;
+    assert_int_equal(device_dry_open(&d, &like, 0, &e), ERR_NONE);
+    for (int n = 0; n < 2; n++) {
+        mem_fault_arm(n);
+        assert_int_equal(device_alloc(d, 1 << 20, MEMORY_STASH, "layers.0", &p, &e), ERR_MEMORY);
+        mem_fault_arm(-1);
+        assert_null(p);
+        assert_non_null(strstr(e.message, "on the host"));
+        assert_non_null(strstr(e.message, "layers.0"));
+        assert_null(strstr(e.message, "local_batch_size"));
+    }
+    device_memory_stats(d, &s);
+    assert_int_equal(s.ooms, 0);
+    device_close(d);
+}
+
 /* What a plan may ask for by mistake: refused by name, and counted without overflow. */
 static void test_absurd_sizes(void **state)
 {
@@ -205,6 +231,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_reuse_and_statistics), cmocka_unit_test(test_zeros), cmocka_unit_test(test_random_traffic),
         cmocka_unit_test(test_retry_after_trim),
+        cmocka_unit_test(test_host_without_memory),
         cmocka_unit_test(test_absurd_sizes),
         cmocka_unit_test(test_out_of_memory_says_who), cmocka_unit_test(test_unknown_kind),
     };

@@ -105,6 +105,7 @@ static void open_and_check(struct rank_test *t)
     check_group(t, m.batch, &m, 1u << AXIS_DP_REPLICATE | 1u << AXIS_DP_SHARD);
     mesh_close(&m);
     mesh_close(&m); /* a closed one may be closed */
+    mesh_close(NULL);
 }
 
 static void test_groups(void **state)
