@@ -23,10 +23,3 @@ bool dtype_parse(const char *name, enum dtype *out)
         if (strcmp(rows[i].name, name) == 0) return *out = (enum dtype)i, true;
     return false;
 }
-
-bool dtype_parse_file(const char *name, enum dtype *out)
-{
-    for (int i = 0; i < DTYPE_COUNT; i++)
-        if (strcmp(rows[i].file_name, name) == 0) return *out = (enum dtype)i, true;
-    return false;
-}

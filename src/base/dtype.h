@@ -25,7 +25,6 @@ enum dtype {
 size_t dtype_bytes(enum dtype t);
 const char *dtype_name(enum dtype t);
 const char *dtype_file_name(enum dtype t);
-bool dtype_parse(const char *name, enum dtype *out);      /* "float32" */
-bool dtype_parse_file(const char *name, enum dtype *out); /* "F32" */
+bool dtype_parse(const char *name, enum dtype *out); /* "float32" */
 
 #endif

@@ -129,6 +129,24 @@ LEVEL_FUNCTION(log_info, LOG_INFO)
 LEVEL_FUNCTION(log_warning, LOG_WARNING)
 LEVEL_FUNCTION(log_error, LOG_ERROR)
 
+static void emit_one(struct log *l, enum log_level level, const char *format, ...) PRINTF_LIKE(3, 4);
+static void emit_one(struct log *l, enum log_level level, const char *format, ...)
+{
+    va_list args;
+
+    va_start(args, format);
+    emit_format(l, level, format, args);
+    va_end(args);
+}
+
+void log_lines(struct log *l, enum log_level level, const char *before, const char *text)
+{
+    for (int n; *text; text += n + (text[n] == '\n')) {
+        n = (int)strcspn(text, "\n");
+        if (n) emit_one(l, level, "%s%.*s", before, n, text);
+    }
+}
+
 void log_info_coloured(struct log *l, const char *plain, const char *coloured) { emit(l, LOG_INFO, plain, coloured); }
 
 void log_status(struct log *l, const char *text)

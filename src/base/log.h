@@ -35,6 +35,9 @@ void log_info(struct log *l, const char *format, ...) PRINTF_LIKE(2, 3);
 void log_warning(struct log *l, const char *format, ...) PRINTF_LIKE(2, 3);
 void log_error(struct log *l, const char *format, ...) PRINTF_LIKE(2, 3);
 
+/* A line of its own, with `before` at its head, for each line of text that is not empty. */
+void log_lines(struct log *l, enum log_level level, const char *before, const char *text);
+
 /* The same line in two dresses: `plain` for files and terminals without colour, `coloured` else. */
 void log_info_coloured(struct log *l, const char *plain, const char *coloured);
 

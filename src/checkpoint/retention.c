@@ -7,12 +7,6 @@
 #include "base/io.h"
 #include "checkpoint/folder.h"
 
-void checkpoint_log_notes(struct log *log, const struct str *notes)
-{
-    for (const char *line = str_text(notes), *end; (end = strchr(line, '\n')); line = end + 1)
-        log_warning(log, "checkpoint: %.*s", (int)(end - line), line);
-}
-
 char *checkpoint_superseded_folder(struct arena *a, const char *folder)
 {
     return io_join(a, folder, "superseded");

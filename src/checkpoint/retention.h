@@ -30,7 +30,4 @@ char *checkpoint_superseded_folder(struct arena *a, const char *folder); /* NULL
 void checkpoint_apply_retention(const struct file_ops *files, const char *folder, const char *run_id,
                                 int64_t saved, int keep, struct log *log);
 
-/* One warning per line of notes. */
-void checkpoint_log_notes(struct log *log, const struct str *notes);
-
 #endif

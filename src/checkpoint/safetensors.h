@@ -24,7 +24,7 @@
 #define SAFETENSORS_MAX_HEADER_BYTES 100000000u
 
 /* All element types of the format, with their sizes in bits; ctitan computes with those that
- * dtype_parse_file() knows. */
+ * dtype_file_name() gives. */
 #define SAFETENSORS_TYPES(X)                                                                                 \
     X("BOOL", 8)                                                                                             \
     X("F4", 4)                                                                                               \

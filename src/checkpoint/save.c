@@ -265,7 +265,7 @@ static err_t commit(struct save *s, struct error *e)
     if (!rc) rc = checkpoint_supersede(spec->files, spec->folder, spec->run_id, spec->state.step, &notes, e);
     if (!rc) rc = take_name(s, &notes, e);
     if (!rc) rc = file_sync_folder(spec->files, spec->folder, e);
-    checkpoint_log_notes(spec->log, &notes);
+    log_lines(spec->log, LOG_WARNING, "checkpoint: ", str_text(&notes));
     str_release(&notes);
     return rc;
 }

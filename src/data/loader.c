@@ -233,5 +233,3 @@ struct data_cursor loader_cursor(const struct loader *l)
 }
 
 int64_t loader_samples(const struct loader *l) { return l->sampler.n_samples; }
-int64_t loader_dropped(const struct loader *l) { return l->sampler.n_dropped; }
-int64_t loader_batches(const struct loader *l) { return l->n_batches; }

@@ -61,8 +61,6 @@ void loader_release(struct loader *l, struct batch *b); /* NULL is fine; any ord
 
 struct data_cursor loader_cursor(const struct loader *l); /* after the last microbatch handed out: save this */
 int64_t loader_samples(const struct loader *l);           /* of one epoch */
-int64_t loader_dropped(const struct loader *l);           /* labels of an epoch's dropped tail */
-int64_t loader_batches(const struct loader *l);           /* of a finite pass from `start`, equal on every rank; -1 with repeat */
 
 /* The cursor `n_samples` further on, for a data set of `samples_per_epoch`. */
 struct data_cursor data_cursor_advance(struct data_cursor c, int64_t n_samples, int64_t samples_per_epoch);

@@ -63,6 +63,7 @@ struct device_properties {
 struct device_ops {
     const char *name; /* "cpu", "cuda" */
     bool gives_zeros; /* new segments hold zeros */
+    bool is_dry;      /* memory is only counted: what would be copied into it need not be computed */
     void (*close)(struct device *d);
     err_t (*segment_alloc)(struct device *d, size_t bytes, void **out, struct error *e); /* aligned to 64 bytes or better */
     void (*segment_free)(struct device *d, void *p, size_t bytes);

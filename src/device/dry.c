@@ -82,6 +82,7 @@ static err_t dry_event_record(struct device *d, struct event *event, struct stre
 
 static const struct device_ops device_ops_dry = {
     .name = "dry",
+    .is_dry = true,
     .close = dry_close,
     .segment_alloc = dry_segment_alloc,
     .segment_free = dry_segment_free,

@@ -24,14 +24,6 @@ int mesh_size(const struct mesh_shape *s)
     return n;
 }
 
-int mesh_rank(const struct mesh_shape *s, const int coordinate[AXIS_COUNT])
-{
-    int rank = 0;
-
-    for (int a = 0; a < AXIS_COUNT; a++) rank = rank * s->degree[a] + coordinate[a];
-    return rank;
-}
-
 void mesh_coordinates(const struct mesh_shape *s, int rank, int coordinate[AXIS_COUNT])
 {
     for (int a = AXIS_COUNT - 1; a >= 0; a--) {

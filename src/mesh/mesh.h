@@ -40,8 +40,7 @@ struct mesh {
 };
 
 int mesh_size(const struct mesh_shape *s);                                   /* product of the degrees */
-int mesh_rank(const struct mesh_shape *s, const int coordinate[AXIS_COUNT]); /* world rank of a point */
-void mesh_coordinates(const struct mesh_shape *s, int rank, int coordinate[AXIS_COUNT]);
+void mesh_coordinates(const struct mesh_shape *s, int rank, int coordinate[AXIS_COUNT]); /* of a world rank */
 void mesh_describe(const struct mesh_shape *s, struct str *out); /* "dp_replicate 2 x dp_shard 4"; "1 rank" when all are 1 */
 
 /* Collective over world. ERR_CONFIG when the degrees' product is not world's size. */

@@ -39,7 +39,7 @@ enum metric_id {
 _Static_assert(METRIC_COUNT <= 64, "struct metric_row.present holds one bit a metric");
 
 enum metric_reducer { METRIC_SUM, METRIC_MEAN, METRIC_MAX, METRIC_MIN, METRIC_LAST, METRIC_DERIVED };
-enum metric_sensitivity { METRIC_PUBLIC, METRIC_INTERNAL };
+enum metric_sensitivity { METRIC_PUBLIC, METRIC_INTERNAL }; /* planned: sinks that take internal ones */
 enum metric_number { METRIC_REAL, METRIC_INTEGER };
 
 struct metric_info {

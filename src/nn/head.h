@@ -37,7 +37,7 @@ struct head_spec {
 
 void head_init(struct head *h, struct parameter_list *list, const struct head_spec *spec);
 
-/* Logits of the microbatch, [tokens, vocabulary], for tests and sampling; the norm's output is computed on the way. */
+/* Logits of the microbatch, [tokens, vocabulary], for tests and (planned) sampling; the norm's output is computed on the way. */
 void head_logits(const struct head *h, struct exec *x, const void *in, void *logits);
 
 #endif

@@ -29,10 +29,15 @@ err_t rope_open(struct rope *r, struct device *d, enum dtype type, int64_t posit
 {
     int64_t half = head_dim / 2;
     size_t bytes = (size_t)(positions * half) * dtype_bytes(type);
-    void *host_cos = mem_alloc(bytes), *host_sin = mem_alloc(bytes);
+    void *host_cos = NULL, *host_sin = NULL;
     err_t rc;
 
     *r = (struct rope){.device = d, .positions = positions, .head_dim = head_dim};
+    rc = device_alloc(d, bytes, MEMORY_BUFFERS, "rope cos", &r->cos, e);
+    if (!rc) rc = device_alloc(d, bytes, MEMORY_BUFFERS, "rope sin", &r->sin, e);
+    if (rc || d->ops->is_dry) goto out;
+    host_cos = mem_alloc(bytes);
+    host_sin = mem_alloc(bytes);
     if (!host_cos || !host_sin) {
         rc = FAIL(e, ERR_MEMORY, "out of memory for rotary tables of %lld positions", (long long)positions);
         goto out;
@@ -45,9 +50,7 @@ err_t rope_open(struct rope *r, struct device *d, enum dtype type, int64_t posit
             store(type, host_sin, p * half + i, sin((double)p * frequency));
         }
     }
-    rc = device_alloc(d, bytes, MEMORY_BUFFERS, "rope cos", &r->cos, e);
-    if (!rc) rc = device_alloc(d, bytes, MEMORY_BUFFERS, "rope sin", &r->sin, e);
-    if (!rc) rc = device_copy(d, r->cos, host_cos, bytes, NULL, e);
+    rc = device_copy(d, r->cos, host_cos, bytes, NULL, e);
     if (!rc) rc = device_copy(d, r->sin, host_sin, bytes, NULL, e);
 out:
     mem_free(host_cos);

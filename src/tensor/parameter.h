@@ -25,8 +25,8 @@ struct parameter {
     int64_t dim[PARAMETER_MAX_DIMS]; /* global shape */
     enum parameter_init init;
     double init_std, init_cut;       /* of INIT_NORMAL: deviation, and the absolute value at which draws are cut (0 = never) */
-    bool trainable;
-    struct parameter *alias_of;      /* tied weights: the owner; an alias has no storage of its own */
+    bool trainable;                  /* planned: frozen ones; all are trained now */
+    struct parameter *alias_of;      /* planned, tied weights: the owner; an alias has no storage of its own */
 
     /* whole tensor, valid between gather and free; borrowed from the unit */
     void *value;

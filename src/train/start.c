@@ -79,19 +79,6 @@ struct question {
     struct log *log;
 };
 
-static void log_notes(struct log *log, const struct str *notes, bool is_warning)
-{
-    const char *line = str_text(notes);
-
-    while (*line) {
-        int n = (int)strcspn(line, "\n");
-
-        if (n && is_warning) log_warning(log, "%.*s", n, line);
-        if (n && !is_warning) log_info(log, "%.*s", n, line);
-        line += n + (line[n] == '\n');
-    }
-}
-
 /* The text and its tokenizer, which a checkpoint's cursor and parameters belong to. */
 static void compare_text(const struct question *q, const struct checkpoint_state *then, unsigned parts, struct config_problems *problems,
                          struct str *told)
@@ -119,7 +106,7 @@ static err_t compare(const struct question *q, const char *path, enum config_ear
         if (earlier == CONFIG_EARLIER_RUN && m.state.step == 0) earlier = CONFIG_EARLIER_SEED;
         config_compare(q->cfg, m.config_json, strlen(m.config_json), "the checkpoint", earlier, &problems, &told);
         compare_text(q, &m.state, parts, &problems, &told);
-        log_notes(q->log, &told, true);
+        log_lines(q->log, LOG_WARNING, "", str_text(&told));
         rc = str_ok(&told, e);
     }
     if (!rc && problems.n)
@@ -204,7 +191,7 @@ static err_t find_checkpoint(struct train_start *s, const struct question *q, st
         if (!rc) rc = start_from(s, q, found, e);
     }
 out:
-    log_notes(q->log, &notes, true);
+    log_lines(q->log, LOG_WARNING, "", str_text(&notes));
     str_release(&notes);
     mem_free(found);
     return rc;
@@ -253,7 +240,7 @@ static err_t begin(struct train_start *s, const struct question *q, struct error
     }
     snprintf(s->run_id, sizeof s->run_id, "%s", q->run->info.id);
     s->segment = q->run->info.n_segments - 1;
-    log_notes(q->log, &notes, false);
+    log_lines(q->log, LOG_INFO, "", str_text(&notes));
     str_release(&notes);
     return rc;
 }

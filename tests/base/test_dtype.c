@@ -29,11 +29,7 @@ static void test_names_read_back(void **state)
         got = DTYPE_COUNT;
         assert_true(dtype_parse(dtype_name((enum dtype)t), &got));
         assert_int_equal(got, t);
-        got = DTYPE_COUNT;
-        assert_true(dtype_parse_file(dtype_file_name((enum dtype)t), &got));
-        assert_int_equal(got, t);
         assert_false(dtype_parse(dtype_file_name((enum dtype)t), &got));
-        assert_false(dtype_parse_file(dtype_name((enum dtype)t), &got));
     }
     assert_string_equal(dtype_file_name(DTYPE_BFLOAT16), "BF16"); /* as safetensors spells it */
     assert_false(dtype_parse("", &got));

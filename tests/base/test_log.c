@@ -84,6 +84,18 @@ static void test_two_dresses(void **state)
     close_scene(&s);
 }
 
+static void test_lines(void **state)
+{
+    struct scene s;
+
+    (void)state;
+    open_scene(&s, -1);
+    log_lines(&s.log, LOG_WARNING, "head: ", "one %d\n\ntwo");
+    log_lines(&s.log, LOG_INFO, "head: ", "");
+    assert_matches(&s, "rank.log", "^" STAMP "WARNING - head: one %d\n" STAMP "WARNING - head: two\n$");
+    close_scene(&s);
+}
+
 /* A rank that LOG_RANK does not name writes its file alone; a program outside a job has no prefix. */
 static void test_who_is_shown(void **state)
 {
@@ -281,6 +293,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_two_dresses),
+        cmocka_unit_test(test_lines),
         cmocka_unit_test(test_who_is_shown),
         cmocka_unit_test(test_null_log),
         cmocka_unit_test(test_files),

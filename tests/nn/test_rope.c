@@ -8,6 +8,7 @@
 #include <cmocka.h>
 
 #include "base/mem.h"
+#include "device/dry.h"
 #include "nn/rope.h"
 
 static const struct rope_scaling none = {0, 0, 0, 0}, one = {1, 1, 4, 8192}, llama = {8, 1, 4, 8192};
@@ -81,6 +82,27 @@ static void test_tables(void **state)
     device_close(d);
 }
 
+/* On a device that only counts, tables too large for any host are counted and not computed. */
+static void test_dry(void **state)
+{
+    const int64_t positions = INT64_C(1) << 36; /* with 2048 pairs more than a process has addresses */
+    struct device_properties like = {.name = "plan"};
+    struct memory_stats stats;
+    struct device *d;
+    struct rope r;
+    struct error e = {0};
+    err_t rc;
+
+    (void)state;
+    assert_int_equal(device_dry_open(&d, &like, 0, &e), ERR_NONE);
+    rc = rope_open(&r, d, DTYPE_FLOAT32, positions, 1 << 12, 100, &none, &e);
+    if (rc) fail_msg("%s", e.message);
+    device_memory_stats(d, &stats);
+    assert_true(stats.kind_bytes[MEMORY_BUFFERS] == 2 * positions * (1 << 11) * 4);
+    rope_close(&r);
+    device_close(d);
+}
+
 static void test_out_of_memory(void **state)
 {
     struct device_options options = {.kind = "cpu", .local_size = 1, .threads = 1};
@@ -112,7 +134,7 @@ int main(void)
         cmocka_unit_test(test_without_scaling),
         cmocka_unit_test(test_scaling),
         cmocka_unit_test(test_tables),
-        cmocka_unit_test(test_out_of_memory),
+        cmocka_unit_test(test_dry), cmocka_unit_test(test_out_of_memory),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
