@@ -9,13 +9,7 @@
 
 #include "base/affinity.h"
 #include "base/mem.h"
-
-struct stream {
-    int unused;
-};
-struct event {
-    int unused;
-};
+#include "device/immediate.h"
 
 static void cpu_close(struct device *d) { mem_free(d); }
 
@@ -51,50 +45,6 @@ static err_t cpu_fill_zero(struct device *d, void *p, size_t bytes, struct strea
     return ERR_NONE;
 }
 
-static err_t cpu_stream_create(struct device *d, struct stream **out, struct error *e)
-{
-    (void)d;
-    *out = mem_zalloc(1, sizeof **out);
-    return *out ? ERR_NONE : FAIL(e, ERR_MEMORY, "out of memory for a stream");
-}
-
-static void cpu_stream_destroy(struct device *d, struct stream *s)
-{
-    (void)d;
-    mem_free(s);
-}
-
-static err_t cpu_stream_wait(struct device *d, struct stream *s, struct event *event, struct error *e)
-{
-    (void)d, (void)s, (void)event, (void)e; /* what the event stands for is done already */
-    return ERR_NONE;
-}
-
-static err_t cpu_stream_synchronize(struct device *d, struct stream *s, struct error *e)
-{
-    (void)d, (void)s, (void)e;
-    return ERR_NONE;
-}
-
-static err_t cpu_event_create(struct device *d, struct event **out, struct error *e)
-{
-    (void)d;
-    *out = mem_zalloc(1, sizeof **out);
-    return *out ? ERR_NONE : FAIL(e, ERR_MEMORY, "out of memory for an event");
-}
-
-static void cpu_event_destroy(struct device *d, struct event *event)
-{
-    (void)d;
-    mem_free(event);
-}
-
-static err_t cpu_event_record(struct device *d, struct event *event, struct stream *s, struct error *e)
-{
-    (void)d, (void)event, (void)s, (void)e;
-    return ERR_NONE;
-}
-
 static const struct device_ops device_ops_cpu = {
     .name = "cpu",
     .gives_zeros = true,
@@ -103,13 +53,13 @@ static const struct device_ops device_ops_cpu = {
     .segment_free = cpu_segment_free,
     .copy = cpu_copy,
     .fill_zero = cpu_fill_zero,
-    .stream_create = cpu_stream_create,
-    .stream_destroy = cpu_stream_destroy,
-    .stream_wait = cpu_stream_wait,
-    .stream_synchronize = cpu_stream_synchronize,
-    .event_create = cpu_event_create,
-    .event_destroy = cpu_event_destroy,
-    .event_record = cpu_event_record,
+    .stream_create = immediate_stream_create,
+    .stream_destroy = immediate_stream_destroy,
+    .stream_wait = immediate_stream_wait,
+    .stream_synchronize = immediate_stream_synchronize,
+    .event_create = immediate_event_create,
+    .event_destroy = immediate_event_destroy,
+    .event_record = immediate_event_record,
 };
 
 /* "AMD EPYC 7713" from /proc/cpuinfo; "CPU" where it says nothing. */

@@ -6,6 +6,7 @@
 
 #include "base/mem.h"
 #include "device/allocator.h"
+#include "device/immediate.h"
 
 /* above what any system gives to a process */
 static const uintptr_t first_address = (uintptr_t)1 << 62, end_address = (uintptr_t)1 << 63;
@@ -43,43 +44,6 @@ static err_t dry_fill_zero(struct device *d, void *p, size_t bytes, struct strea
     return ERR_NONE;
 }
 
-/* Streams and events need no object: any address that is not NULL will do. */
-static err_t dry_stream_create(struct device *d, struct stream **out, struct error *e)
-{
-    (void)e;
-    *out = (struct stream *)d;
-    return ERR_NONE;
-}
-
-static void dry_stream_destroy(struct device *d, struct stream *s) { (void)d, (void)s; }
-
-static err_t dry_stream_wait(struct device *d, struct stream *s, struct event *event, struct error *e)
-{
-    (void)d, (void)s, (void)event, (void)e;
-    return ERR_NONE;
-}
-
-static err_t dry_stream_synchronize(struct device *d, struct stream *s, struct error *e)
-{
-    (void)d, (void)s, (void)e;
-    return ERR_NONE;
-}
-
-static err_t dry_event_create(struct device *d, struct event **out, struct error *e)
-{
-    (void)e;
-    *out = (struct event *)d;
-    return ERR_NONE;
-}
-
-static void dry_event_destroy(struct device *d, struct event *event) { (void)d, (void)event; }
-
-static err_t dry_event_record(struct device *d, struct event *event, struct stream *s, struct error *e)
-{
-    (void)d, (void)event, (void)s, (void)e;
-    return ERR_NONE;
-}
-
 static const struct device_ops device_ops_dry = {
     .name = "dry",
     .is_dry = true,
@@ -88,13 +52,13 @@ static const struct device_ops device_ops_dry = {
     .segment_free = dry_segment_free,
     .copy = dry_copy,
     .fill_zero = dry_fill_zero,
-    .stream_create = dry_stream_create,
-    .stream_destroy = dry_stream_destroy,
-    .stream_wait = dry_stream_wait,
-    .stream_synchronize = dry_stream_synchronize,
-    .event_create = dry_event_create,
-    .event_destroy = dry_event_destroy,
-    .event_record = dry_event_record,
+    .stream_create = immediate_stream_create,
+    .stream_destroy = immediate_stream_destroy,
+    .stream_wait = immediate_stream_wait,
+    .stream_synchronize = immediate_stream_synchronize,
+    .event_create = immediate_event_create,
+    .event_destroy = immediate_event_destroy,
+    .event_record = immediate_event_record,
 };
 
 err_t device_dry_open(struct device **out, const struct device_properties *like, int64_t limit_bytes, struct error *e)
