@@ -8,6 +8,8 @@
 
 #include "config/table.h"
 
+enum { TAGS_MOST = 100 };
+
 /* "training.steps=10 (configs/a.yaml:3:4)" for the option at this address in c; in c's arena. */
 static const char *say(struct config *c, const void *option)
 {
@@ -214,6 +216,10 @@ RULE(tags_have_names)
 {
     const struct config_list *tags = &c->metrics.tags;
 
+    if (tags->n > TAGS_MOST) {
+        config_problem(p, "metrics.tags has %d entries, and each goes with every row: %d are allowed", tags->n, TAGS_MOST);
+        return;
+    }
     for (int i = 0; i < tags->n; i++) {
         const char *equals = strchr(tags->item[i], '=');
 

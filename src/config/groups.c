@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* An entry of optimizer.param_groups: a pattern, a colon, and what is different for the parameters it
  * matches. */
+#include <regex.h>
 #include <string.h>
 
 #include "config/table.h"
@@ -47,6 +48,22 @@ static bool read_settings(struct config_param_group *out, char *words, struct st
     return is_good && n;
 }
 
+static bool check_pattern(const struct config_param_group *group, struct str *why)
+{
+    char *pattern = mem_zalloc(1, (size_t)group->pattern_length + 1), reason[128];
+    regex_t regex;
+    int status;
+
+    if (!pattern) return str_add(why, "out of memory"), false;
+    memcpy(pattern, group->pattern, (size_t)group->pattern_length);
+    status = regcomp(&regex, pattern, REG_EXTENDED | REG_NOSUB);
+    mem_free(pattern);
+    if (!status) return regfree(&regex), true;
+    regerror(status, &regex, reason, sizeof reason);
+    str_addf(why, "not a regular expression: %s", reason);
+    return false;
+}
+
 err_t config_param_group(struct config_param_group *out, const char *text, struct error *e)
 {
     const char *colon = NULL;
@@ -62,7 +79,7 @@ err_t config_param_group(struct config_param_group *out, const char *text, struc
     out->pattern_length = (int)(colon - text);
     words = mem_strdup(colon + 2);
     if (!words) return FAIL(e, ERR_MEMORY, "no memory for a parameter group");
-    is_good = read_settings(out, words, &why);
+    is_good = check_pattern(out, &why) && read_settings(out, words, &why);
     mem_free(words);
     if (!is_good) FAIL(e, ERR_CONFIG, "\"%.100s\": %s", text, str_text(&why));
     str_release(&why);

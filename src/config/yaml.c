@@ -19,6 +19,8 @@ enum {
     FILE_MAX_BYTES = 1 << 20,
     MAPPING_MAX_KEYS = 1000,
     INCLUDE_MAX_FILES = 64, /* in all, against files that include each other twice and twice again */
+    DEPTH_MAX = 50,         /* of lists and mappings in each other; libyaml's time grows with the square of */
+    MARKS_MAX = 100,        /* this, and of the number of anchors and of %TAG directives */
     PROBLEMS_MOST = 100
 };
 
@@ -60,6 +62,41 @@ static bool has_foreign_tag(const yaml_node_t *node)
 
     return tag && strcmp(tag, YAML_STR_TAG) != 0 && strcmp(tag, YAML_SEQ_TAG) != 0 &&
            strcmp(tag, YAML_MAP_TAG) != 0;
+}
+
+/* What a file that may be hostile has too much of, at `at`; NULL = nothing. Ends at the first that is too much, so
+ * it is fast where libyaml's loader is not; what is no YAML is left to the loader. */
+static const char *too_much(const char *yaml, size_t n, yaml_mark_t *at)
+{
+    const char *what = NULL;
+    int depth = 0, n_marks = 0;
+    bool is_end = false;
+    yaml_parser_t parser;
+    yaml_token_t token;
+
+    if (!yaml_parser_initialize(&parser)) return NULL; /* nor can the loader's, which says so */
+    yaml_parser_set_input_string(&parser, (const unsigned char *)yaml, n);
+    while (!what && !is_end && yaml_parser_scan(&parser, &token)) {
+        switch (token.type) {
+        case YAML_FLOW_SEQUENCE_START_TOKEN:
+        case YAML_FLOW_MAPPING_START_TOKEN:
+        case YAML_BLOCK_SEQUENCE_START_TOKEN:
+        case YAML_BLOCK_MAPPING_START_TOKEN: depth++; break;
+        case YAML_FLOW_SEQUENCE_END_TOKEN:
+        case YAML_FLOW_MAPPING_END_TOKEN:
+        case YAML_BLOCK_END_TOKEN: depth--; break;
+        case YAML_ANCHOR_TOKEN:
+        case YAML_TAG_DIRECTIVE_TOKEN: n_marks++; break;
+        default: break;
+        }
+        is_end = token.type == YAML_STREAM_END_TOKEN || token.type == YAML_NO_TOKEN;
+        if (depth > DEPTH_MAX) what = "lists and mappings stand in each other more than 50 deep";
+        else if (n_marks > MARKS_MAX) what = "more than 100 anchors and %TAG directives";
+        *at = token.start_mark;
+        yaml_token_delete(&token);
+    }
+    yaml_parser_delete(&parser);
+    return what;
 }
 
 static bool set_sequence(struct config *c, const struct config_row *row, yaml_document_t *document,
@@ -307,10 +344,17 @@ static void read_document(struct yaml_file *f, yaml_parser_t *parser)
 
 static void read_content(struct yaml_file *f, const char *yaml, size_t n)
 {
+    const char *excess;
     yaml_parser_t parser;
+    yaml_mark_t at;
 
     if (n > FILE_MAX_BYTES) {
         config_problem(f->reader->p, "%s: more than %d bytes are no configuration", f->name, FILE_MAX_BYTES);
+        return;
+    }
+    excess = too_much(yaml, n, &at);
+    if (excess) {
+        problem_at(f, &at, excess);
         return;
     }
     if (!yaml_parser_initialize(&parser)) {
@@ -383,7 +427,9 @@ bool config_read_flow(struct config *c, const struct config_row *row, const char
     yaml_document_t document;
     const yaml_node_t *root;
     bool is_set = false;
+    yaml_mark_t at;
 
+    if (too_much(text, strlen(text), &at)) return str_add(why, "expected a list like [a, \"b, c\"]"), false;
     if (!yaml_parser_initialize(&parser)) return str_add(why, "out of memory"), false;
     yaml_parser_set_input_string(&parser, (const unsigned char *)text, strlen(text));
     if (yaml_parser_load(&parser, &document)) {

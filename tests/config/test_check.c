@@ -104,6 +104,18 @@ static void test_traces_fit_their_interval(void **state)
     config_destroy(config_of_text("profiling: {profile_freq: 3}\n")); /* fails the test where it is refused */
 }
 
+static void test_tags_are_few(void **state)
+{
+    struct str text = {0};
+
+    (void)state;
+    str_add(&text, "metrics: {tags: [");
+    for (int i = 0; i <= 100; i++) str_addf(&text, "a%d=1, ", i);
+    str_add(&text, "]}\n");
+    assert_text_refused(str_text(&text), 1, TEXTS("metrics.tags has 101 entries", "100 are allowed"));
+    str_release(&text);
+}
+
 static void test_float64_is_whole(void **state)
 {
     struct config *c = config_of_text("training: {dtype: float64}\n");
@@ -137,11 +149,12 @@ static void test_parameter_groups(void **state)
     assert_int_equal(config_param_group(&group, "norm: weight_decay=1e-2", &e), ERR_NONE);
     assert_true(group.weight_decay.value == 0.01 && !group.lr_factor.is_set);
     assert_text_refused("optimizer:\n  param_groups: ['norm', 'a: ', ': lr_factor=1', 'a: lr=1', 'a: "
-                        "lr_factor=-1', 'a: weight_decay=0 weight_decay=1']\n",
-                        6,
+                        "lr_factor=-1', 'a: weight_decay=0 weight_decay=1', '(a: lr_factor=1']\n",
+                        7,
                         TEXTS("entry 1: \"norm\" has not the form REGEX: weight_decay=0 lr_factor=0.5",
                               "entry 2: ", "nothing stands after", "entry 3: ", "\"lr=1\" is neither",
-                              "expected a number from 0", "weight_decay= is given twice"));
+                              "expected a number from 0", "weight_decay= is given twice",
+                              "entry 7: ", "not a regular expression"));
 }
 
 /* ---- the number of ranks ---- */
@@ -253,6 +266,7 @@ int main(void)
         cmocka_unit_test(test_each_given_value_means_something),
         cmocka_unit_test(test_traces_fit_their_interval),
         cmocka_unit_test(test_float64_is_whole),
+        cmocka_unit_test(test_tags_are_few),
         cmocka_unit_test(test_parameter_groups),
         cmocka_unit_test(test_resolve),
         cmocka_unit_test(test_missing_features),

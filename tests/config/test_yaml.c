@@ -194,6 +194,36 @@ static void test_not_yaml(void **state)
                         TEXTS("quantize.linear.linear: there is no such option"));
 }
 
+/* The text of `before`, n times `again`, and `after` is refused for this reason alone. */
+static void assert_excess(const char *before, int n, const char *again, const char *after, const char *why)
+{
+    struct str text = {0};
+
+    str_add(&text, before);
+    for (int i = 0; i < n; i++) str_add(&text, again);
+    str_add(&text, after);
+    assert_text_refused(str_text(&text), 1, TEXTS(why));
+    str_release(&text);
+}
+
+/* What libyaml takes time for with its square: such files once took minutes. */
+static void test_excess(void **state)
+{
+    struct str text = {0};
+
+    (void)state;
+    assert_excess("", 1000, "[", "", "test.yaml:1:51: lists and mappings stand in each other more than 50 deep");
+    assert_excess("a: ", 60, "{a: ", "", "more than 50 deep");
+    assert_excess("", 60, "- ", "a", "more than 50 deep");
+    assert_excess("", 60, "? ", "a", "more than 50 deep");
+    assert_excess("a:\n", 101, "- &a x\n", "", "test.yaml:102:3: more than 100 anchors");
+    assert_excess("", 101, "%TAG !a! a\n", "---\na: b\n", "more than 100 anchors and %TAG directives");
+    str_add(&text, "training.dataset=");
+    for (int i = 0; i < 1000; i++) str_add(&text, "[");
+    assert_arguments_refused(TEXTS(str_text(&text)), 1, TEXTS("training.dataset: expected a list like [a, \"b, c\"]"));
+    str_release(&text);
+}
+
 /* torchtitan's own options that are not here are answered by name. */
 static void test_replaced_options(void **state)
 {
@@ -321,6 +351,7 @@ int main(void)
         cmocka_unit_test(test_all_at_once_with_places),
         cmocka_unit_test(test_duplicates),
         cmocka_unit_test(test_not_yaml),
+        cmocka_unit_test(test_excess),
         cmocka_unit_test(test_replaced_options),
         cmocka_unit_test(test_include),
         cmocka_unit_test(test_include_cycles_and_gaps),
