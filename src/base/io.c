@@ -29,14 +29,37 @@ err_t io_fail(struct error *e, const char *what, const char *path)
     return FAIL(e, n == ENOENT ? ERR_MISSING : ERR_IO, "cannot %s %s: %s%s", what, path, strerror(n), advice(n));
 }
 
-err_t io_read_file(const char *path, struct str *out, struct error *e)
+/* O_NONBLOCK: a pipe without a writer would hold up open() itself. Files do not know it. */
+static err_t open_file(const char *path, int *fd, struct stat *st, struct error *e)
+{
+    err_t rc = ERR_NONE;
+
+    *fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+    if (*fd < 0) return io_fail(e, "open", path);
+    if (fstat(*fd, st)) rc = io_fail(e, "look at", path);
+    else if (!S_ISREG(st->st_mode))
+        rc = FAIL(e, ERR_FORMAT, "%s is a %s, not a file: move it away", path, S_ISDIR(st->st_mode) ? "folder" : "pipe or device");
+    if (rc) {
+        close(*fd);
+        *fd = -1;
+    }
+    return rc;
+}
+
+err_t io_open_file(const char *path, int *fd, struct error *e)
+{
+    struct stat st;
+
+    return open_file(path, fd, &st, e);
+}
+
+/* Appends all that is left in fd, and closes it. */
+static err_t read_rest(int fd, const char *path, struct str *out, struct error *e)
 {
     char buffer[1 << 16];
-    int fd = open(path, O_RDONLY | O_CLOEXEC);
     err_t rc = ERR_NONE;
     ssize_t n;
 
-    if (fd < 0) return io_fail(e, "open", path);
     while ((n = read(fd, buffer, sizeof buffer)) != 0) {
         if (n < 0 && errno == EINTR) continue;
         if (n < 0) {
@@ -47,6 +70,29 @@ err_t io_read_file(const char *path, struct str *out, struct error *e)
     }
     close(fd);
     return rc ? rc : str_ok(out, e);
+}
+
+err_t io_read_file_up_to(const char *path, int64_t most_bytes, struct str *out, struct error *e)
+{
+    struct stat st;
+    int fd;
+    err_t rc = open_file(path, &fd, &st, e);
+
+    if (rc) return rc;
+    if (st.st_size > most_bytes) {
+        close(fd);
+        return FAIL(e, ERR_FORMAT, "%s has %lld bytes; more than %lld are no such file", path, (long long)st.st_size, (long long)most_bytes);
+    }
+    return read_rest(fd, path, out, e);
+}
+
+err_t io_read_file(const char *path, struct str *out, struct error *e) { return io_read_file_up_to(path, INT64_MAX, out, e); }
+
+err_t io_read_stream(const char *path, struct str *out, struct error *e)
+{
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+
+    return fd < 0 ? io_fail(e, "open", path) : read_rest(fd, path, out, e);
 }
 
 err_t io_write_all(int fd, const void *bytes, size_t n, const char *path, struct error *e)
@@ -104,7 +150,10 @@ err_t io_make_folders(const char *path, struct error *e)
 
         if (c != '/' && c != '\0') continue;
         *p = '\0';
-        if (mkdir(copy, 0755) && !(errno == EEXIST && io_is_folder(copy))) rc = io_fail(e, "make the folder", copy);
+        if (mkdir(copy, 0755) && !io_is_folder(copy)) {
+            if (errno == EEXIST) errno = ENOTDIR; /* "File exists" would say nothing of what is wrong with it */
+            rc = io_fail(e, "make the folder", copy);
+        }
         *p = c;
         if (!c) break;
     }

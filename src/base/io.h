@@ -11,7 +11,17 @@
 #include "base/mem.h"
 #include "base/str.h"
 
-err_t io_read_file(const char *path, struct str *out, struct error *e) MUST_CHECK; /* appends the whole file */
+/* Opens a file for reading; *fd is the caller's to close. A pipe, a device or a folder is refused at once with ERR_FORMAT: opening or
+ * reading it might never end. */
+err_t io_open_file(const char *path, int *fd, struct error *e) MUST_CHECK;
+
+err_t io_read_file(const char *path, struct str *out, struct error *e) MUST_CHECK; /* appends the whole file, opened as above */
+
+/* The same, for a file that is no larger when it is what its name says; ERR_FORMAT before anything is read. */
+err_t io_read_file_up_to(const char *path, int64_t most_bytes, struct str *out, struct error *e) MUST_CHECK;
+
+/* The same for what a user names to be read from begin to end: pipes and devices too. */
+err_t io_read_stream(const char *path, struct str *out, struct error *e) MUST_CHECK;
 
 /* Writes path.tmp-<pid>, fsyncs it, renames it to path and fsyncs the folder: path holds the old or the new content, never a mix. */
 err_t io_write_atomic(const char *path, const void *bytes, size_t n, struct error *e) MUST_CHECK;

@@ -12,6 +12,8 @@
 #include "base/json.h"
 
 /* The last key. Everything before its opening quote is covered by its value. */
+enum { MANIFEST_MAX_BYTES = 1 << 30 };
+
 #define CHECKSUM_KEY "\"manifest_crc32c\":"
 
 /* A line break between two members; base/json.h adds no comma after one. */
@@ -144,7 +146,7 @@ err_t manifest_read_text(const char *checkpoint_path, struct str *out, struct er
     const char *text;
     err_t rc;
 
-    rc = path ? io_read_file(path, out, e)
+    rc = path ? io_read_file_up_to(path, MANIFEST_MAX_BYTES, out, e)
               : FAIL(e, ERR_MEMORY, "out of memory while reading %s", checkpoint_path);
     if (rc) goto out;
     text = str_text(out) + start;

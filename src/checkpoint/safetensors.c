@@ -223,20 +223,19 @@ out:
 
 err_t safetensors_open(struct safetensors *s, const char *path, struct error *e)
 {
-    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    int fd;
     void *map = MAP_FAILED;
     struct stat st;
-    err_t rc;
+    err_t rc = io_open_file(path, &fd, e);
 
     memset(s, 0, sizeof *s);
-    if (fd < 0) return io_fail(e, "open", path);
+    if (rc) return rc;
     if (fstat(fd, &st)) {
         rc = io_fail(e, "look at", path);
         goto out;
     }
-    if (!S_ISREG(st.st_mode) || st.st_size < 8) {
-        rc = FAIL(e, ERR_FORMAT, "%s: not a safetensors file (%s)", path,
-                  S_ISREG(st.st_mode) ? "shorter than 8 bytes" : "not a regular file");
+    if (st.st_size < 8) {
+        rc = FAIL(e, ERR_FORMAT, "%s: not a safetensors file (shorter than 8 bytes)", path);
         goto out;
     }
     map = mmap(NULL, (size_t)st.st_size, PROT_READ, MAP_PRIVATE, fd, 0);

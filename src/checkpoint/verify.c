@@ -14,13 +14,13 @@
 static err_t verify_file(const char *path, const struct manifest_file *f, struct error *e)
 {
     char buffer[1 << 16];
-    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    int fd;
     uint32_t crc = 0;
     uint64_t bytes = 0;
-    err_t rc = ERR_NONE;
+    err_t rc = io_open_file(path, &fd, e);
     ssize_t n;
 
-    if (fd < 0) return io_fail(e, "open", path);
+    if (rc) return rc;
     while (!rc && (n = read(fd, buffer, sizeof buffer)) != 0) {
         if (n < 0 && errno == EINTR) continue;
         if (n < 0) {

@@ -154,7 +154,7 @@ static err_t train_on(const struct options *o, const struct tokenizer_spec *spec
 
     for (int i = 0; !rc && i < o->n_rest; i++) {
         if (io_is_folder(o->rest[i])) return FAIL(e, ERR_USAGE, "train: %s is a folder: name the files in it", o->rest[i]);
-        rc = io_read_file(o->rest[i], &c->texts[i], e);
+        rc = io_read_stream(o->rest[i], &c->texts[i], e);
         if (!rc) rc = add_text(c, &c->texts[i], o->separator, e);
     }
     if (!rc) rc = tokenizer_train(&t, spec, c->documents, c->n, e);
@@ -260,7 +260,7 @@ static err_t convert(int argc, char **argv, bool is_encode, struct error *e)
     if (o.n_rest < 1 || o.n_rest > 2)
         return FAIL(e, ERR_USAGE, "%s: it needs a tokenizer and at most one file (see ctitan tokenizer %s --help)", argv[0], argv[0]);
     rc = tokenizer_open(&t, o.rest[0], e);
-    if (!rc) rc = io_read_file(o.n_rest == 2 && strcmp(o.rest[1], "-") != 0 ? o.rest[1] : STDIN_PATH, &text, e);
+    if (!rc) rc = io_read_stream(o.n_rest == 2 && strcmp(o.rest[1], "-") != 0 ? o.rest[1] : STDIN_PATH, &text, e);
     if (!rc) rc = is_encode ? encode_text(t, &text, o.special, e) : decode_text(t, &text, e);
     str_release(&text);
     tokenizer_close(t);

@@ -14,10 +14,11 @@ enum { GZIP_BUFFER_BYTES = 1 << 18, READ_MAX_BYTES = 1 << 30 };
 
 err_t source_stream_open(struct source_stream *s, const char *path, bool is_gzip, struct error *e)
 {
-    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    int fd;
+    err_t rc = io_open_file(path, &fd, e);
 
     memset(s, 0, sizeof *s);
-    if (fd < 0) return io_fail(e, "open", path);
+    if (rc) return rc;
     if (is_gzip) {
         gzFile gz = gzdopen(fd, "rb");
 

@@ -72,14 +72,14 @@ static err_t create(struct token_cache **out, const char *name, struct error *e)
 static err_t map_file(const char *path, const void **map, size_t *bytes, struct error *e)
 {
     struct stat st;
-    err_t rc = ERR_NONE;
     void *p;
-    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    int fd;
+    err_t rc = io_open_file(path, &fd, e);
 
-    if (fd < 0) return io_fail(e, "open the token cache", path);
+    if (rc) return rc;
     if (fstat(fd, &st)) {
         rc = io_fail(e, "look at the token cache", path);
-    } else if (!S_ISREG(st.st_mode) || st.st_size < (off_t)sizeof(struct token_cache_header)) {
+    } else if (st.st_size < (off_t)sizeof(struct token_cache_header)) {
         rc = bad_file(e, path, "shorter than its header");
     } else {
         p = mmap(NULL, (size_t)st.st_size, PROT_READ, MAP_SHARED, fd, 0);

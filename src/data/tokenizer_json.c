@@ -14,6 +14,8 @@
 #include "base/utf8.h"
 #include "data/tokenizer_parts.h"
 
+enum { JSON_MAX_BYTES = 1 << 30 };
+
 struct reader {
     struct tokenizer *t;
     const char *name; /* of the file, for messages */
@@ -441,8 +443,8 @@ err_t tokenizer_open(struct tokenizer **out, const char *path, struct error *e)
     folder = file ? io_folder_of(&a, file) : NULL;
     config_file = folder ? io_join(&a, folder, "tokenizer_config.json") : NULL;
     if (!config_file) rc = FAIL(e, ERR_MEMORY, "out of memory for the tokenizer's path");
-    if (!rc) rc = io_read_file(file, &json, e);
-    if (!rc && io_exists(config_file)) rc = io_read_file(config_file, &config, e);
+    if (!rc) rc = io_read_file_up_to(file, JSON_MAX_BYTES, &json, e);
+    if (!rc && io_exists(config_file)) rc = io_read_file_up_to(config_file, JSON_MAX_BYTES, &config, e);
     if (!rc) rc = tokenizer_parse(out, json.text, json.length, config.text, file, e);
     str_release(&json);
     str_release(&config);

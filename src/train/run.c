@@ -14,6 +14,8 @@
 #include "base/io.h"
 #include "base/json.h"
 
+enum { RUN_JSON_MAX_BYTES = 1 << 28 };
+
 static err_t no_memory(const struct run *r, struct error *e)
 {
     return FAIL(e, ERR_MEMORY, "out of memory for the records of the run in %s", r->dump_folder);
@@ -96,7 +98,7 @@ static err_t read_former(struct run *r, struct error *e)
 
     if (!path) return no_memory(r, e);
     if (!io_exists(path)) return ERR_NONE;
-    rc = io_read_file(path, &text, e);
+    rc = io_read_file_up_to(path, RUN_JSON_MAX_BYTES, &text, e);
     if (!rc) rc = run_parse(&r->former, &r->arena, str_text(&text), text.length, path, e);
     if (rc == ERR_FORMAT)
         error_prefix(e, rc, "cannot tell whose folder this is (move the file away to start a new run)");

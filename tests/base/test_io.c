@@ -84,7 +84,7 @@ static void test_reading(void **state)
     assert_file(t.path, "");
     assert_int_equal(io_read_file(temp_path(&t, "none"), &s, &e), ERR_MISSING);
     assert_non_null(strstr(e.message, "/none"));
-    assert_int_equal(io_read_file(t.folder, &s, &e), ERR_IO);
+    assert_int_equal(io_read_file(t.folder, &s, &e), ERR_FORMAT);
     assert_non_null(strstr(e.message, t.folder));
     temp_path(&t, "big");
     mem_fault_arm(0);
@@ -409,12 +409,67 @@ static void test_listing(void **state)
     arena_release(&a);
 }
 
+/* A pipe without a writer, or a device without an end, must not hold up who expects a file. */
+static void test_what_is_no_file(void **state)
+{
+    struct str s = {0};
+    struct error e = {0};
+    char *pipe_path = strdup(temp_path(&t, "pipe"));
+    int fd = 5;
+
+    (void)state;
+    alarm(20);
+    assert_int_equal(mkfifo(pipe_path, 0600), 0);
+    assert_int_equal(io_read_file(pipe_path, &s, &e), ERR_FORMAT);
+    assert_non_null(strstr(e.message, "pipe is a pipe or device, not a file"));
+    assert_int_equal(io_read_file("/dev/zero", &s, &e), ERR_FORMAT);
+    assert_int_equal(io_open_file(t.folder, &fd, &e), ERR_FORMAT);
+    assert_non_null(strstr(e.message, "is a folder, not a file"));
+    assert_int_equal(fd, -1);
+    assert_int_equal(io_open_file(temp_path(&t, "none"), &fd, &e), ERR_MISSING);
+
+    assert_int_equal(io_write_atomic(temp_path(&t, "file"), "four", 4, &e), ERR_NONE);
+    assert_int_equal(io_read_file_up_to(temp_path(&t, "file"), 3, &s, &e), ERR_FORMAT);
+    assert_non_null(strstr(e.message, "has 4 bytes; more than 3"));
+    assert_int_equal(s.length, 0);
+    assert_int_equal(io_read_file_up_to(temp_path(&t, "file"), 4, &s, &e), ERR_NONE);
+    assert_string_equal(str_text(&s), "four");
+    assert_int_equal(io_make_folders(temp_path(&t, "file/below"), &e), ERR_IO);
+    assert_non_null(strstr(e.message, "Not a directory"));
+    assert_int_equal(io_make_folders(temp_path(&t, "file"), &e), ERR_IO);
+    assert_non_null(strstr(e.message, "Not a directory"));
+    str_release(&s);
+    free(pipe_path);
+    alarm(0);
+}
+
+/* What a user names to be read to its end may be a pipe. */
+static void test_streams(void **state)
+{
+    struct str s = {0};
+    struct error e = {0};
+    char path[32];
+    int ends[2];
+
+    (void)state;
+    assert_int_equal(pipe(ends), 0);
+    assert_int_equal(write(ends[1], "text", 4), 4);
+    close(ends[1]);
+    snprintf(path, sizeof path, "/dev/fd/%d", ends[0]);
+    assert_int_equal(io_read_stream(path, &s, &e), ERR_NONE);
+    assert_string_equal(str_text(&s), "text");
+    close(ends[0]);
+    str_release(&s);
+}
+
 #define IN_A_FOLDER(test) cmocka_unit_test_setup_teardown(test, set_up, tear_down)
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         IN_A_FOLDER(test_reading),
+        IN_A_FOLDER(test_what_is_no_file),
+        IN_A_FOLDER(test_streams),
         IN_A_FOLDER(test_atomic),
         IN_A_FOLDER(test_atomic_in_this_folder),
         IN_A_FOLDER(test_short_write_and_failure),
