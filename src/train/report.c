@@ -199,8 +199,9 @@ void trainer_announce(struct trainer *t)
     log_info(log, "data: %s, %lld tokens, %lld sequences of %lld an epoch%s", token_cache_name(t->tokens),
              (long long)token_cache_tokens(t->tokens), (long long)loader_samples(t->loader), (long long)t->cfg->training.seq_len,
              t->data.used_fallback ? " (training.dataset_fallback)" : "");
-    log_info(log, "training steps %lld to %lld, %lld sequences a step in %d microbatches a rank", (long long)t->step + 1,
-             (long long)t->cfg->training.steps, (long long)t->cfg->training.global_batch_size, t->n_microbatches);
+    if (t->step < t->cfg->training.steps)
+        log_info(log, "training steps %lld to %lld, %lld sequences a step in %d microbatches a rank", (long long)t->step + 1,
+                 (long long)t->cfg->training.steps, (long long)t->cfg->training.global_batch_size, t->n_microbatches);
     if (must_warn_of_hidden_lines(t, speaker)) {
         metrics_rank_warning(&warning, t->spec.log_rank, speaker, t->spec.n_arguments, t->spec.arguments);
         log_warning(log, "%s", str_text(&warning));

@@ -215,6 +215,17 @@ static err_t tensorboard_folder(struct train_start *s, const struct run *run, co
     return rc;
 }
 
+/* A run that is to save must be able to, before its first step: its last checkpoint may be days away. */
+static err_t prepare_saving(const struct question *q, struct error *e)
+{
+    err_t rc;
+
+    if (!q->cfg->checkpoint.enable || q->cfg->checkpoint.load_only) return ERR_NONE;
+    rc = io_make_folders(q->folder, e);
+    if (!rc && access(q->folder, W_OK | X_OK)) rc = io_fail(e, "write into the folder", q->folder);
+    return rc ? error_prefix(e, rc, "checkpoints could not be saved (checkpoint.folder)") : ERR_NONE;
+}
+
 /* run.json: goes on, or begins anew and moves what an earlier run left out of the way. */
 static err_t begin(struct train_start *s, const struct question *q, struct error *e)
 {
@@ -273,6 +284,7 @@ static err_t decide(struct train_start *s, struct question *q, struct error *e)
     rc = q->folder ? run_open(q->run, q->cfg->job.dump_folder, e) : FAIL(e, ERR_MEMORY, "out of memory");
     if (!rc && q->run->warning) log_warning(q->log, "%s", q->run->warning);
     if (!rc) rc = find_checkpoint(s, q, e);
+    if (!rc) rc = prepare_saving(q, e);
     if (!rc) rc = tensorboard_folder(s, q->run, q->cfg, e);
     if (!rc) rc = begin(s, q, e);
     if (!rc) rc = rewind_log(s, q, e);

@@ -257,6 +257,20 @@ damaged("a shard cut short", lambda folder: os.truncate(folder / SHARD, 1000), 0
 damaged("a shard that is gone", lambda folder: (folder / SHARD).unlink(), 0, [SHARD, "is missing"], 8)
 damaged("a manifest cut short", lambda folder: os.truncate(folder / "step-12/manifest.json", 500), 0, ["step-12/manifest.json is damaged"], 8)
 damaged("a manifest that is gone", lambda folder: (folder / "step-12/manifest.json").unlink(), 0, ["step-12/manifest.json"], 8)
+# what is no file must not be waited for
+damaged("a manifest that is a pipe", lambda folder: ((folder / "step-12/manifest.json").unlink(), os.mkfifo(folder / "step-12/manifest.json")),
+        0, ["step-12/manifest.json is a pipe"], 8)
+damaged("a manifest of terabytes", lambda folder: os.truncate(folder / "step-12/manifest.json", 1 << 40), 0, ["step-12/manifest.json has"], 8)
+dump = copy(base)
+(dump / "run.jsonl").unlink()
+os.mkfifo(dump / "run.jsonl")
+text = train(dump, f"training.steps={STRAIGHT}", wanted=1)
+place.check("run.jsonl is a pipe" in text, "run.jsonl is a pipe: the message says so", text)
+# a folder of checkpoints that cannot be is told before the first step, not after the last
+dump = place.new_dump()
+dump.mkdir()
+(dump / "checkpoint").write_text("")
+is_expected("checkpoint.folder" in train(dump, "training.steps=4", wanted=1) and not place.rows(dump), "nothing is trained", dump)
 damaged("a renamed checkpoint", lambda folder: (folder / "step-12").rename(folder / "step-99"), 0, ["step-99", "was the folder renamed?"], 8)
 
 
