@@ -67,7 +67,7 @@ static err_t open_paths(struct preparation *p, const char *const *paths, int n, 
 }
 
 /* The fallback stands in for all of the data, never for a part that is missing. */
-static err_t find_source(struct preparation *p, struct error *e)
+static err_t find_source_or_fallback(struct preparation *p, struct error *e)
 {
     const struct data_spec *s = p->spec;
     err_t rc = open_paths(p, s->source.paths, s->source.n_paths, e);
@@ -86,6 +86,23 @@ static err_t find_source(struct preparation *p, struct error *e)
     return rc ? error_prefix(e, rc, "there is no file of training.dataset (first entry '%s'), and as training.dataset_fallback",
                              s->source.paths[0])
               : ERR_NONE;
+}
+
+/* What names no text is a wrong configuration. */
+static err_t find_source(struct preparation *p, struct error *e)
+{
+    err_t rc = find_source_or_fallback(p, e);
+
+    if (rc == ERR_MISSING) rc = e->code = ERR_CONFIG;
+    return rc;
+}
+
+static err_t open_named_tokenizer(struct tokenizer **out, const char *path, struct error *e)
+{
+    err_t rc = tokenizer_open(out, path, e);
+
+    if (rc == ERR_MISSING) rc = e->code = ERR_CONFIG;
+    return rc && strcmp(path, TOKENIZER_BYTE) != 0 ? error_prefix(e, rc, "training.tokenizer") : rc;
 }
 
 /* ---- locks ---- */
@@ -305,7 +322,7 @@ static err_t cold_start(struct preparation *p, struct error *e)
         rc = learn_tokenizer(p, &t, &tokenizer_path, e);
     } else {
         tokenizer_path = arena_strdup(&p->arena, p->spec->tokenizer);
-        rc = tokenizer_path ? tokenizer_open(&t, tokenizer_path, e) : no_memory(e);
+        rc = tokenizer_path ? open_named_tokenizer(&t, tokenizer_path, e) : no_memory(e);
     }
     if (!rc) rc = make_cache(p, t, tokenizer_path, e);
     if (!rc) rc = write_stamp(p, e);
@@ -324,7 +341,7 @@ static err_t prepare_synthetic(const struct data_spec *s, struct data_prepared *
     out->seed = s->seed;
     out->vocab_size = s->tokenizer_vocab_size;
     if (strcmp(s->tokenizer, DATA_TOKENIZER_AUTO) == 0) return ERR_NONE;
-    rc = tokenizer_open(&t, s->tokenizer, e);
+    rc = open_named_tokenizer(&t, s->tokenizer, e);
     if (rc) return rc;
     out->vocab_size = tokenizer_vocab_size(t);
     tokenizer_close(t);

@@ -493,10 +493,10 @@ static void test_places_and_fallback(void **state)
     temp_write_text(&s.t, "other.txt", "x");
     s.spec.source.paths = &given;
     s.spec.folder = s.t.folder;
-    assert_int_equal(data_prepare(&s.spec, NULL, NULL, NULL, &p, &e), ERR_MISSING);
+    assert_int_equal(data_prepare(&s.spec, NULL, NULL, NULL, &p, &e), ERR_CONFIG);
     s.spec.fallback = &absent;
     s.spec.n_fallback = 1;
-    assert_int_equal(data_prepare(&s.spec, NULL, NULL, NULL, &p, &e), ERR_MISSING);
+    assert_int_equal(data_prepare(&s.spec, NULL, NULL, NULL, &p, &e), ERR_CONFIG);
     assert_non_null(strstr(e.message, "rel.txt"));
     assert_non_null(strstr(e.message, "absent.txt"));
     s.spec.fallback = &fallback;
@@ -507,7 +507,7 @@ static void test_places_and_fallback(void **state)
     data_prepared_release(&p);
     s.spec.source.paths = both; /* a part that is missing is an error */
     s.spec.source.n_paths = 2;
-    assert_int_equal(data_prepare(&s.spec, NULL, NULL, NULL, &p, &e), ERR_MISSING);
+    assert_int_equal(data_prepare(&s.spec, NULL, NULL, NULL, &p, &e), ERR_CONFIG);
     assert_non_null(strstr(e.message, "rel.txt"));
     s.spec.source.paths = &given;
     s.spec.source.n_paths = 1;
