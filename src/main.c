@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* The table of subcommands. Each lives in cli/<name>.c; only this file prints a command's error and decides the exit code. */
+#include <errno.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -38,20 +39,28 @@ static void usage(FILE *out)
     fputs("\n\nTo train in several processes use ./run_train.sh, which starts `ctitan train` under mpirun.\n", out);
 }
 
+/* The exit code of what went well, unless what it printed was lost. */
+static int close_output(void)
+{
+    if (fflush(stdout) == 0 && !ferror(stdout)) return CLI_OK;
+    fprintf(stderr, "ctitan: cannot write to standard output: %s\n", strerror(errno));
+    return CLI_FAILURE;
+}
+
 int main(int argc, char **argv)
 {
     struct error e = {0};
     int status;
 
     if (argc >= 2 && (strcmp(argv[1], "--version") == 0 || strcmp(argv[1], "version") == 0))
-        return printf("ctitan %s\n", CTITAN_VERSION), CLI_OK;
+        return printf("ctitan %s\n", CTITAN_VERSION), close_output();
     if (argc >= 2 && (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0 || strcmp(argv[1], "help") == 0))
-        return usage(stdout), CLI_OK;
+        return usage(stdout), close_output();
     for (int i = 0; argc >= 2 && i < n_commands; i++) {
         if (strcmp(argv[1], commands[i].name) != 0) continue;
         status = commands[i].run(argc - 1, argv + 1, &e);
         if (e.message[0]) fprintf(stderr, "ctitan %s: %s\n", argv[1], e.message);
-        return status;
+        return status == CLI_OK ? close_output() : status;
     }
     for (int i = 0; argc >= 2 && i < n_planned; i++) {
         if (strcmp(argv[1], planned[i]) != 0) continue;

@@ -27,7 +27,7 @@ for verb in "config check" "train"; do
     says 2 "training.sequence_len" "${command[@]}" training.sequence_len=5
 done
 says 0 'flavor: 9B' config print model.flavor=9B # print shows what was asked for, whether or not it can be built
-for line in "config check" "config print" "config docs" "config --help" "train --help"; do
+for line in "config check" "config print" "config docs" "config --help" "train --help" "--help" "--version" "data --help" "checkpoint --help" "tokenizer --help"; do
     read -ra command <<<"$line"
     "$program" "${command[@]}" >/dev/full 2>"$folder/said"
     if [[ $? != 1 ]] || ! grep -q "cannot write to standard output: No space left" "$folder/said"; then
