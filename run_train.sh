@@ -107,8 +107,20 @@ default_ranks() {
 }
 
 count_hosts() {
-    [[ -r $HOSTFILE ]] || fail 2 "HOSTFILE=$HOSTFILE cannot be read; name a file with one host a line, or unset it"
+    [[ -f $HOSTFILE && -r $HOSTFILE ]] || fail 2 "HOSTFILE=$HOSTFILE cannot be read; name a file with one host a line, or unset it"
     awk '!/^[ \t]*(#|$)/ {hosts[$1]} END {for (h in hosts) n++; print n + 0}' "$HOSTFILE"
+}
+
+check_ranks() { # NAME VALUE
+    [[ $2 =~ ^[0-9]{1,6}(,[0-9]{1,6})*$ ]] || fail 2 "$1=$2 is not a list of ranks, such as 0 or 0,3"
+}
+
+check_shown() { # RANKS
+    local rank
+    for rank in ${LOG_RANK//,/ }; do
+        ((10#$rank >= $1)) || return 0
+    done
+    fail 2 "LOG_RANK=$LOG_RANK shows nothing: the ranks are 0 to $(($1 - 1))"
 }
 
 check_number() { # NAME VALUE
@@ -119,17 +131,27 @@ check_number() { # NAME VALUE
 compose_command() {
     if [[ -n ${COMM_MODE:-} ]]; then
         case $COMM_MODE in
-        fake_backend) arguments+=(--comm.mode=fake_backend training.steps=1) ;;
-        local_tensor) arguments+=(--comm.mode=local_tensor) ;;
+        fake_backend)
+            [[ ${RANK:-0} =~ ^[0-9]{1,6}$ && $((10#${RANK:-0})) -lt $NGPU ]] || fail 2 "RANK=$RANK is not a rank of NGPU=$NGPU: 0 to $((NGPU - 1))"
+            arguments+=(--comm.mode=fake_backend training.steps=1)
+            ;;
+        local_tensor)
+            check_shown "$NGPU"
+            arguments+=(--comm.mode=local_tensor)
+            ;;
         *) fail 2 "COMM_MODE=$COMM_MODE is unknown; it is fake_backend or local_tensor, or not set" ;;
         esac
         command=("$program" train "${arguments[@]}")
         return
     fi
     local hosts=1
-    [[ -z ${HOSTFILE:-} ]] || hosts=$(count_hosts) || exit 2
+    if [[ -n ${HOSTFILE:-} ]]; then
+        hosts=$(count_hosts) || exit 2
+        ((hosts > 0)) || fail 2 "HOSTFILE=$HOSTFILE names no host; write one a line, or unset it"
+    fi
     NNODES=${NNODES:-$hosts}
     check_number NNODES "$NNODES"
+    check_shown $((NGPU * NNODES))
     if ((NNODES > 1 && hosts < NNODES)) && [[ -z ${SLURM_JOB_ID:-} ]]; then
         fail 2 "NNODES=$NNODES needs HOSTFILE with as many hosts; ${HOSTFILE:-HOSTFILE is not set, it} names $hosts"
     fi
@@ -138,6 +160,8 @@ compose_command() {
         return
     fi
     command -v mpirun >/dev/null || fail 2 "mpirun is not installed (package openmpi-bin); COMM_MODE=local_tensor needs none: its ranks are threads"
+    # mpirun starts them one by one, and would go on for hours with what the host cannot hold
+    ((NGPU <= 1024)) || fail 2 "NGPU=$NGPU processes on a host are more than 1024; COMM_MODE=fake_backend plays one of that many"
     launcher=(--bind-to none --oversubscribe -n $((NGPU * NNODES)))
     ((EUID == 0)) && launcher+=(--allow-run-as-root)
     if [[ -n ${HOSTFILE:-} ]] || ((NNODES > 1)); then
@@ -213,12 +237,19 @@ on_signal() { # NAME
     fi
 }
 
+# mpirun crashes when the reader of its stdout leaves, as head does; between them, this goes on reading.
+relay_lines() {
+    trap '' INT TERM HUP USR1 PIPE
+    cat 2>/dev/null
+    cat >/dev/null
+}
+
 # Beside mpirun, its stderr on stdin: lines of ranks pass. mpirun's own screens stand between lines of dashes. Of the one about a rank that
 # was killed, or left with a code that is none of ctitan's, a line stays, since that rank has said nothing; those about ctitan's exit codes
 # go; others pass. What several ranks say of one failure is shown once.
 filter_screens() {
     local line screen='' inside=0 dashes told=''
-    trap '' INT TERM HUP USR1
+    trap '' INT TERM HUP USR1 PIPE
     printf -v dashes '%074d' 0
     dashes=${dashes//0/-}
     while IFS= read -r line || [[ -n $line ]]; do
@@ -250,7 +281,7 @@ run() { # PHASE COMMAND...
     ((stop_wanted)) && stopped_early
     phase=$1
     if [[ -n $screens ]]; then
-        "${@:2}" </dev/null 2>&"$screens" {screens}>&- &
+        "${@:2}" </dev/null >&"$lines" 2>&"$screens" {screens}>&- &
     else
         "${@:2}" </dev/null &
     fi
@@ -289,7 +320,11 @@ exit_code() {
 }
 
 main() {
-    local source=${BASH_SOURCE[0]} name argument config filter screens=
+    local source=${BASH_SOURCE[0]} name argument config filter screens='' lines=1 relay=''
+    # closed, they would be the next files opened
+    [[ -e /dev/fd/0 ]] || exec </dev/null
+    [[ -e /dev/fd/1 ]] || exec >/dev/null
+    [[ -e /dev/fd/2 ]] || exec 2>/dev/null
     phase=start job='' stop_wanted=0 end_now=0 CTITAN_OUTCOME_FILE=''
     for name in INT TERM HUP USR1; do
         # shellcheck disable=SC2064 # the name of now
@@ -320,8 +355,10 @@ main() {
     fi
 
     printf -v CTITAN_START_STAMP '%(%Y%m%d-%H%M%S)T' -1
-    CTITAN_OUTCOME_FILE=$(mktemp "${TMPDIR:-/tmp}/ctitan-outcome.XXXXXX") || exit 1
     LOG_RANK=${LOG_RANK:-0}
+    check_ranks LOG_RANK "$LOG_RANK"
+    CTITAN_OUTCOME_FILE=$(mktemp "${TMPDIR:-/tmp}/ctitan-outcome.XXXXXX") ||
+        fail 1 "a file of some bytes is needed in ${TMPDIR:-/tmp}; set TMPDIR to a folder that takes one"
     CTITAN_TERMINAL=0
     [[ -t 1 ]] && CTITAN_TERMINAL=1
     export NGPU LOG_RANK CTITAN_START_STAMP CTITAN_OUTCOME_FILE CTITAN_TERMINAL
@@ -335,6 +372,10 @@ main() {
     fi
     (($# > 0)) || [[ -n $config ]] || say "training the debug model: 10 steps, some minutes on two cores"
     if ((${#launcher[@]} > 0)); then
+        if [[ -p /dev/fd/1 ]]; then
+            exec {lines}> >(relay_lines)
+            relay=$!
+        fi
         exec {screens}> >(filter_screens)
         filter=$!
     fi
@@ -343,6 +384,10 @@ main() {
     if [[ -n $screens ]]; then
         exec {screens}>&-
         wait "$filter"
+        if [[ -n $relay ]]; then
+            exec {lines}>&-
+            wait "$relay"
+        fi
     fi
     exit_code
 }

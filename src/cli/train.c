@@ -8,6 +8,7 @@
 #include "base/io.h"
 #include "cli/cli.h"
 #include "config/config.h"
+#include "metrics/metrics.h"
 #include "models/model.h"
 #include "train/job.h"
 
@@ -53,6 +54,10 @@ int cli_train(int argc, char **argv, struct error *e)
     if (config_wants_help(argc - 1, argv + 1)) return cli_exit_code(cli_help(USAGE, e));
     rc = load(&job.cfg, argc - 1, argv + 1, e);
     if (rc && !job_is_first()) e->message[0] = '\0';
+    if (!rc && !metrics_rank_list_ok(getenv("LOG_RANK"))) {
+        rc = ERR_USAGE;
+        if (job_is_first()) FAIL(e, rc, "LOG_RANK=%.100s is not a list of ranks, such as 0 or 0,3", getenv("LOG_RANK"));
+    }
     if (!rc) rc = job_run(&job, e);
     config_destroy(job.cfg);
     code = cli_exit_code(rc);

@@ -158,6 +158,9 @@ int64_t metrics_skipped_updates(const struct metrics *m); /* global; goes into t
  * schedule's placement; NULL with n_stages 0 = no pipeline. */
 int metrics_rank(int world_size, int pp_degree, const int *position_of_stage, int n_stages);
 
+/* Whether a value of LOG_RANK is a list of ranks, such as "0,16"; NULL and "" are: the default. */
+bool metrics_rank_list_ok(const char *log_rank);
+
 /* log_rank: the value of LOG_RANK, "0,16"; NULL or "" = "0". A text that is no list shows no rank. */
 bool metrics_rank_is_shown(const char *log_rank, int rank);
 

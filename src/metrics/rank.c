@@ -12,21 +12,36 @@ int metrics_rank(int world_size, int pp_degree, const int *position_of_stage, in
     return world_size / pp_degree * position_of_stage[n_stages - 1];
 }
 
-bool metrics_rank_is_shown(const char *log_rank, int rank)
+/* false: no list; otherwise *is_shown says whether it has the rank */
+static bool read_list(const char *log_rank, int rank, bool *is_shown)
 {
     const char *p = log_rank && *log_rank ? log_rank : "0";
-    bool is_shown = false;
 
+    *is_shown = false;
     for (;;) {
         char *end;
         long value = strtol(p, &end, 10);
 
         if (end == p || value < 0 || value > INT_MAX) return false;
-        if (value == rank) is_shown = true;
-        if (*end == '\0') return is_shown;
+        if (value == rank) *is_shown = true;
+        if (*end == '\0') return true;
         if (*end != ',') return false;
         p = end + 1;
     }
+}
+
+bool metrics_rank_list_ok(const char *log_rank)
+{
+    bool ignored;
+
+    return read_list(log_rank, 0, &ignored);
+}
+
+bool metrics_rank_is_shown(const char *log_rank, int rank)
+{
+    bool is_shown;
+
+    return read_list(log_rank, rank, &is_shown) && is_shown;
 }
 
 /* Quoted only where a shell would read it otherwise. */

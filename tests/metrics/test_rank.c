@@ -41,6 +41,9 @@ static void test_log_rank_list(void **state)
     assert_false(metrics_rank_is_shown("16,", 16));
     assert_false(metrics_rank_is_shown("all", 0));
     assert_false(metrics_rank_is_shown("99999999999999999999", 0));
+    assert_true(metrics_rank_list_ok(NULL) && metrics_rank_list_ok("") && metrics_rank_list_ok("3") && metrics_rank_list_ok("0,16"));
+    assert_false(metrics_rank_list_ok("all") || metrics_rank_list_ok("0,") || metrics_rank_list_ok(",") || metrics_rank_list_ok("-1") ||
+                 metrics_rank_list_ok("0-3") || metrics_rank_list_ok("99999999999999999999"));
 }
 
 static void test_warning_has_the_command(void **state)
