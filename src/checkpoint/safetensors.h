@@ -25,6 +25,7 @@
 
 /* All element types of the format, with their sizes in bits; ctitan computes with those that
  * dtype_file_name() gives. */
+/* clang-format off */
 #define SAFETENSORS_TYPES(X)                                                                                 \
     X("BOOL", 8)                                                                                             \
     X("F4", 4)                                                                                               \
@@ -33,6 +34,7 @@
     X("U8", 8) X("I8", 8) X("F8_E5M2", 8) X("F8_E4M3", 8) X("F8_E8M0", 8) X("F8_E4M3FNUZ", 8)                \
         X("F8_E5M2FNUZ", 8) X("I16", 16) X("U16", 16) X("F16", 16) X("BF16", 16) X("I32", 32) X("U32", 32)   \
             X("F32", 32) X("C64", 64) X("F64", 64) X("I64", 64) X("U64", 64)
+/* clang-format on */
 
 struct safetensors_entry {
     const char *name;

@@ -14,13 +14,15 @@
 
 /* ---- the hand-written paths ---- */
 
-enum byte_class { LETTER = 1, DIGIT = 2, SPACE = 4, NEWLINE = 8, OTHER = 16, BEYOND = 32 }; /* a newline is SPACE | NEWLINE */
+/* a newline is SPACE | NEWLINE */
+enum byte_class { LETTER = 1, DIGIT = 2, SPACE = 4, NEWLINE = 8, OTHER = 16, BEYOND = 32 };
 
 #define L LETTER
 #define D DIGIT
 #define O OTHER
 #define S SPACE
 #define N (SPACE | NEWLINE)
+/* clang-format off */
 static const unsigned char classes[256] = {
     O, O, O, O, O, O, O, O, O, S, N, S, S, N, O, O, O, O, O, O, O, O, O, O, O, O, O, O, O, O, O, O, /* 00-1F */
     S, O, O, O, O, O, O, O, O, O, O, O, O, O, O, O, D, D, D, D, D, D, D, D, D, D, O, O, O, O, O, O, /* 20-3F */
@@ -28,6 +30,7 @@ static const unsigned char classes[256] = {
     O, L, L, L, L, L, L, L, L, L, L, L, L, L, L, L, L, L, L, L, L, L, L, L, L, L, L, O, O, O, O, O, /* 60-7F */
     [128 ... 255] = BEYOND,
 };
+/* clang-format on */
 #undef L
 #undef D
 #undef O

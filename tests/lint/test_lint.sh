@@ -5,7 +5,7 @@ set -eu
 work=$(mktemp -d "${TMPDIR:-/tmp}/ctitan-lint.XXXXXX")
 trap 'rm -rf "$work"' EXIT
 mkdir -p "$work/clean"
-cp -r ARCHITECTURE.md Makefile src kernels tools "$work/clean/"
+cp -r .clang-format ARCHITECTURE.md Makefile src kernels tools "$work/clean/"
 failures=0
 
 # Copies the clean tree, runs the plant in it, and wants a finding of RULE with TEXT.
@@ -52,6 +52,9 @@ expect text 'a tab' "file src/base/planted.c \$'\tint a;'"
 expect text 'columns' "file src/base/planted.c \"/* \$(printf %0200d 0) */\""
 expect text 'no end of line' "file src/base/planted.c; printf 'int a;' >>src/base/planted.c"
 expect text 'empty lines' "file src/base/planted.c 'int a;' ''"
+if command -v clang-format-14 >/dev/null; then
+    expect format 'make format' "file src/base/planted.c 'int  planted ;'"
+fi
 expect words 'notes to oneself' "file src/base/planted.c '/* TO''DO */'"
 expect words 'paths of one machine' "file src/base/planted.c '/* /ho''me/somebody */'"
 expect docs 'is stale' "mkdir -p docs build; ln -s '$PWD/$BUILD' build/release; echo old >docs/metrics.md"
