@@ -21,8 +21,7 @@
 enum { ROUNDS = 12, N_OPERATIONS = 4, N_SIZES = 5 };
 
 static const size_t sizes_bytes[N_SIZES] = {1 << 10, 64 << 10, 1 << 20, 16 << 20, 64 << 20};
-static const char *const operation_names[N_OPERATIONS] = {"all_reduce", "reduce_scatter", "all_gather",
-                                                          "broadcast"};
+static const char *const operation_names[N_OPERATIONS] = {"all_reduce", "reduce_scatter", "all_gather", "broadcast"};
 
 struct bench {
     struct comm *comm;
@@ -57,8 +56,7 @@ static err_t time_one(struct bench *b, int operation, int size, char *x, char *y
         start_ns = clock_ns();
         if ((rc = call(b->comm, operation, x, y, sizes_bytes[size], &b->e))) return rc;
         seconds = (double)(clock_ns() - start_ns) * 1e-9;
-        if ((rc = comm_all_reduce(b->comm, "slowest", &seconds, 1, DTYPE_FLOAT64, COMM_MAX, NULL, &b->e)))
-            return rc;
+        if ((rc = comm_all_reduce(b->comm, "slowest", &seconds, 1, DTYPE_FLOAT64, COMM_MAX, NULL, &b->e))) return rc;
         if (round > 0 && seconds < best) best = seconds;
     }
     b->best_s[operation][size] = best;
@@ -104,7 +102,8 @@ static void print(const struct bench *b)
             json_open(&s, '{');
             json_member_int(&s, "bytes", (int64_t)sizes_bytes[size]);
             json_member_number(&s, "microseconds", (double)(int64_t)(seconds * 1e8) / 100);
-            json_member_number(&s, "bus_gb_per_s", (double)(int64_t)((double)sizes_bytes[size] * factor / seconds * 1e-7) / 100);
+            json_member_number(&s, "bus_gb_per_s",
+                               (double)(int64_t)((double)sizes_bytes[size] * factor / seconds * 1e-7) / 100);
             json_close(&s, '}');
         }
         json_close(&s, ']');

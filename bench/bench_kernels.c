@@ -2,10 +2,11 @@
 /*
  * Times the kernels at shapes of real training: one JSON line per case, with the best of several runs.
  *
- * usage: bench_kernels [--kernel NAME] [--shape TEXT] [--level auto|avx512|avx2|reference] [--type float32|float64] [--threads N]
+ * usage: bench_kernels [--kernel NAME] [--shape TEXT] [--level auto|avx512|avx2|reference] [--type float32|float64]
+ * [--threads N]
  *                      [--repeat N] [--with-reference] [--list]
- * --kernel and --shape take the cases whose kernels and shapes contain the text; --with-reference also times the reference (once: it
- * is slow) and gives the ratio; --list only prints the cases.
+ * --kernel and --shape take the cases whose kernels and shapes contain the text; --with-reference also times the
+ * reference (once: it is slow) and gives the ratio; --list only prints the cases.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -104,8 +105,8 @@ static void text(struct str *s, const char *key, const char *value)
     json_text(s, value);
 }
 
-static void bench(const struct kernel_case *c, const struct kernels *k, const struct kernels *reference, struct kernel_context *context,
-                  const struct options *o)
+static void bench(const struct kernel_case *c, const struct kernels *k, const struct kernels *reference,
+                  struct kernel_context *context, const struct options *o)
 {
     char shape[CASE_TEXT_BYTES];
     struct kernel_run run;
@@ -128,7 +129,8 @@ static void bench(const struct kernel_case *c, const struct kernels *k, const st
         number(&s, "cpu_milliseconds", (double)best.cpu_ns / 1e6);
         if (kernel_case_flops(c) > 0) number(&s, "gflop_per_s", kernel_case_flops(c) / (double)best.wall_ns);
         number(&s, "gb_per_s", kernel_case_bytes(c, k->type) / (double)best.wall_ns);
-        if (o->with_reference) number(&s, "times_reference", (double)time_run(&run, reference, 1).wall_ns / (double)best.wall_ns);
+        if (o->with_reference)
+            number(&s, "times_reference", (double)time_run(&run, reference, 1).wall_ns / (double)best.wall_ns);
         kernel_run_release(&run);
     }
     json_close(&s, '}');
@@ -148,7 +150,8 @@ int main(int argc, char **argv)
     struct error e;
 
     if (!parse(&o, argc, argv) || !dtype_parse(o.type, &type)) {
-        fprintf(stderr, "usage: bench_kernels [--kernel NAME] [--shape TEXT] [--level auto|avx512|avx2|reference] [--type float32|float64]\n"
+        fprintf(stderr, "usage: bench_kernels [--kernel NAME] [--shape TEXT] [--level auto|avx512|avx2|reference] "
+                        "[--type float32|float64]\n"
                         "                     [--threads N] [--repeat N] [--with-reference] [--list]\n");
         return 2;
     }

@@ -55,8 +55,7 @@ int main(void)
     struct error e = {0};
 
     if (!mkdtemp(folder)) return 1;
-    if (metrics_open(&m, &spec, &e) || sinks_create(&s, NULL, 0, &e) ||
-        sinks_add(s, &sink_ops_tfevents, &options, &e))
+    if (metrics_open(&m, &spec, &e) || sinks_create(&s, NULL, 0, &e) || sinks_add(s, &sink_ops_tfevents, &options, &e))
         return fail(&e);
     metrics_exclude_end(m);
     for (int i = 0; i < 2 * N_STEPS; i++) {

@@ -2,9 +2,10 @@
 /*
  * Times the tokenizer on one thread: one JSON line with the best of several runs. The text is read as one document.
  *
- * usage: bench_tokenizer [[--repeat N] TOKENIZER FILE]      without arguments: on the tests' vocabulary of 702 tokens and its text
- * load_ms: opening the tokenizer; encode_first_MB_s: the first pass of a fresh scratch (an empty cache of pieces), encode_MB_s: a
- * later pass; MB are 10^6 bytes of text. bench/peers/tokenizers_peer.py measures the `tokenizers` package the same way.
+ * usage: bench_tokenizer [[--repeat N] TOKENIZER FILE]      without arguments: on the tests' vocabulary of 702 tokens
+ * and its text load_ms: opening the tokenizer; encode_first_MB_s: the first pass of a fresh scratch (an empty cache of
+ * pieces), encode_MB_s: a later pass; MB are 10^6 bytes of text. bench/peers/tokenizers_peer.py measures the
+ * `tokenizers` package the same way.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -25,8 +26,8 @@ static void keep_best(int64_t *best, int64_t ns)
 }
 
 /* One run of everything. */
-static err_t run(const char *path, const struct str *text, struct token_list *ids, struct str *back, struct times *times,
-                 struct error *e)
+static err_t run(const char *path, const struct str *text, struct token_list *ids, struct str *back,
+                 struct times *times, struct error *e)
 {
     struct tokenizer_scratch *s = NULL;
     struct tokenizer *t = NULL;
@@ -88,8 +89,10 @@ int main(int argc, char **argv)
         return fputs("usage: bench_tokenizer [[--repeat N] TOKENIZER FILE]\n", stderr), 2;
     rc = io_read_file(file, &text, &e);
     for (int i = 0; !rc && i < repeat; i++) rc = run(tokenizer, &text, &ids, &back, &times, &e);
-    if (!rc) report(tokenizer, &text, &ids, &times);
-    else fprintf(stderr, "bench_tokenizer: %s\n", e.message);
+    if (!rc)
+        report(tokenizer, &text, &ids, &times);
+    else
+        fprintf(stderr, "bench_tokenizer: %s\n", e.message);
     str_release(&text);
     str_release(&back);
     token_list_release(&ids);

@@ -4,7 +4,8 @@
 
 #pragma GCC diagnostic push
 #pragma GCC diagnostic ignored "-Wunused-parameter"
-#define KERNEL(name, family, arguments, help) static void nothing_##name arguments {}
+#define KERNEL(name, family, arguments, help)                                                                          \
+    static void nothing_##name arguments {}
 #include "kernels.def"
 #undef KERNEL
 #pragma GCC diagnostic pop

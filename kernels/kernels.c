@@ -30,13 +30,17 @@
 
 #define KERNEL(name, family, arguments, help) .name = name##_float32,
 static const struct kernels reference_float32 = {
-    .device = "cpu", .level = "reference", .type = DTYPE_FLOAT32,
+    .device = "cpu",
+    .level = "reference",
+    .type = DTYPE_FLOAT32,
 #include "kernels.def"
 };
 #undef KERNEL
 #define KERNEL(name, family, arguments, help) .name = name##_float64,
 static const struct kernels reference_float64 = {
-    .device = "cpu", .level = "reference", .type = DTYPE_FLOAT64,
+    .device = "cpu",
+    .level = "reference",
+    .type = DTYPE_FLOAT64,
 #include "kernels.def"
 };
 #undef KERNEL
@@ -44,25 +48,33 @@ static const struct kernels reference_float64 = {
 #if defined(__x86_64__)
 #define KERNEL(name, family, arguments, help) .name = FLOAT32_##family(name##_float32_avx2, name##_float32),
 static const struct kernels avx2_float32 = {
-    .device = "cpu", .level = "avx2", .type = DTYPE_FLOAT32,
+    .device = "cpu",
+    .level = "avx2",
+    .type = DTYPE_FLOAT32,
 #include "kernels.def"
 };
 #undef KERNEL
 #define KERNEL(name, family, arguments, help) .name = FLOAT64_##family(name##_float64_avx2, name##_float64),
 static const struct kernels avx2_float64 = {
-    .device = "cpu", .level = "avx2", .type = DTYPE_FLOAT64,
+    .device = "cpu",
+    .level = "avx2",
+    .type = DTYPE_FLOAT64,
 #include "kernels.def"
 };
 #undef KERNEL
 #define KERNEL(name, family, arguments, help) .name = FLOAT32_##family(name##_float32_avx512, name##_float32),
 static const struct kernels avx512_float32 = {
-    .device = "cpu", .level = "avx512", .type = DTYPE_FLOAT32,
+    .device = "cpu",
+    .level = "avx512",
+    .type = DTYPE_FLOAT32,
 #include "kernels.def"
 };
 #undef KERNEL
 #define KERNEL(name, family, arguments, help) .name = FLOAT64_##family(name##_float64_avx512, name##_float64),
 static const struct kernels avx512_float64 = {
-    .device = "cpu", .level = "avx512", .type = DTYPE_FLOAT64,
+    .device = "cpu",
+    .level = "avx512",
+    .type = DTYPE_FLOAT64,
 #include "kernels.def"
 };
 #undef KERNEL
@@ -119,7 +131,8 @@ static bool is_level(const char *name)
     return false;
 }
 
-err_t kernels_for(const struct kernels **out, const struct device *d, enum dtype type, const char *level, struct error *e)
+err_t kernels_for(const struct kernels **out, const struct device *d, enum dtype type, const char *level,
+                  struct error *e)
 {
     *out = NULL;
     if (strcmp(d->ops->name, "cpu") != 0)
@@ -131,7 +144,8 @@ err_t kernels_for(const struct kernels **out, const struct device *d, enum dtype
     for (int i = 0; i < ROWS; i++) {
         const struct kernels *k = rows[i].kernels;
 
-        if (k->type != type || (strcmp(level, "auto") != 0 && strcmp(level, k->level) != 0) || !rows[i].runs_here()) continue;
+        if (k->type != type || (strcmp(level, "auto") != 0 && strcmp(level, k->level) != 0) || !rows[i].runs_here())
+            continue;
         *out = k;
         return ERR_NONE;
     }
@@ -141,7 +155,8 @@ err_t kernels_for(const struct kernels **out, const struct device *d, enum dtype
 size_t kernels_workspace_bytes(const struct kernels *k, int threads)
 {
     for (int i = 0; i < ROWS; i++)
-        if (rows[i].kernels->type == k->type && strcmp(rows[i].kernels->level, k->level) == 0) return rows[i].workspace_bytes(threads);
+        if (rows[i].kernels->type == k->type && strcmp(rows[i].kernels->level, k->level) == 0)
+            return rows[i].workspace_bytes(threads);
     return 0;
 }
 

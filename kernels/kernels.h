@@ -2,9 +2,10 @@
 /*
  * The kernel table of one device and element type, filled from kernels.def.
  *
- * Kernels return nothing: what can go wrong is decided before (shapes by the plan, memory by the allocator); an asynchronous failure of
- * a device is kept in the context and looked at after each action of the executor (kernel_context_check).
- * Results do not depend on the number of threads. Accumulation is in float32 or better for every storage type.
+ * Kernels return nothing: what can go wrong is decided before (shapes by the plan, memory by the allocator); an
+ * asynchronous failure of a device is kept in the context and looked at after each action of the executor
+ * (kernel_context_check). Results do not depend on the number of threads. Accumulation is in float32 or better for
+ * every storage type.
  */
 #ifndef KERNELS_KERNELS_H
 #define KERNELS_KERNELS_H
@@ -18,11 +19,11 @@
 #include "device/device.h"
 
 struct kernel_context {
-    struct device *device;  /* borrowed */
-    struct stream *stream;  /* borrowed; NULL on the CPU */
-    void *workspace;        /* borrowed; device memory of kernels_workspace_bytes() */
+    struct device *device; /* borrowed */
+    struct stream *stream; /* borrowed; NULL on the CPU */
+    void *workspace;       /* borrowed; device memory of kernels_workspace_bytes() */
     size_t workspace_bytes;
-    err_t failed;           /* sticky, set by kernels */
+    err_t failed; /* sticky, set by kernels */
     struct error error;
 };
 
@@ -30,16 +31,17 @@ enum {
     ATTENTION_MAX_D = 1024, /* d_qk and d_v at most */
 };
 
-/* Shapes of scaled dot product attention. q is [sequences*length, heads, d_qk] with row strides in elements, and so on. */
+/* Shapes of scaled dot product attention. q is [sequences*length, heads, d_qk] with row strides in elements, and so on.
+ */
 struct attention {
-    int64_t sequences, length;     /* tokens = sequences * length */
-    int64_t heads, kv_heads;       /* heads % kv_heads == 0 (grouped queries, Ainslie et al. 2023) */
+    int64_t sequences, length; /* tokens = sequences * length */
+    int64_t heads, kv_heads;   /* heads % kv_heads == 0 (grouped queries, Ainslie et al. 2023) */
     int64_t d_qk, d_v;
     int64_t ld_q, ld_k, ld_v, ld_out; /* elements from one token to the next, also of the gradients */
-    double scale;                  /* usually 1/sqrt(d_qk) */
-    bool causal;                   /* key j <= query i */
-    int64_t window;                /* 0 = all; else keys j > i - window */
-    const int32_t *document_start; /* [tokens], or NULL: keys j >= document_start[i] (index within the sequence) */
+    double scale;                     /* usually 1/sqrt(d_qk) */
+    bool causal;                      /* key j <= query i */
+    int64_t window;                   /* 0 = all; else keys j > i - window */
+    const int32_t *document_start;    /* [tokens], or NULL: keys j >= document_start[i] (index within the sequence) */
     /* A query that may see no key gets out = 0, lse = -inf and no gradient. */
 };
 
@@ -53,14 +55,16 @@ struct kernels {
     const char *device; /* "cpu" */
     const char *level;  /* "reference", "avx2", "avx512" */
     enum dtype type;
-#define KERNEL(name, family, arguments, help) void (*name) arguments;
+#define KERNEL(name, family, arguments, help) void(*name) arguments;
 #include "kernels.def"
 #undef KERNEL
 };
 
-/* The table for a device and type. level: "auto" (the best this machine has), or one level by name; the reference fills what a level
- * lacks on the CPU, where it is a version of the same code; on other devices a missing kernel is an error that names it. */
-err_t kernels_for(const struct kernels **out, const struct device *d, enum dtype type, const char *level, struct error *e) MUST_CHECK;
+/* The table for a device and type. level: "auto" (the best this machine has), or one level by name; the reference fills
+ * what a level lacks on the CPU, where it is a version of the same code; on other devices a missing kernel is an error
+ * that names it. */
+err_t kernels_for(const struct kernels **out, const struct device *d, enum dtype type, const char *level,
+                  struct error *e) MUST_CHECK;
 
 /* A table like another, of the same level and needs, whose kernels do nothing: for plans. */
 struct kernels kernels_dry(const struct kernels *like);

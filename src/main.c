@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* The table of subcommands. Each lives in cli/<name>.c; only this file prints a command's error and decides the exit code. */
+/* The table of subcommands. Each lives in cli/<name>.c; only this file prints a command's error and decides the exit
+ * code. */
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
@@ -32,8 +33,7 @@ enum { n_commands = (int)(sizeof commands / sizeof *commands), n_planned = (int)
 static void usage(FILE *out)
 {
     fputs("usage: ctitan COMMAND [arguments]      (ctitan COMMAND --help explains one)\n\n", out);
-    for (int i = 0; i < n_commands; i++)
-        fprintf(out, "  %-12s %s\n", commands[i].name, commands[i].help);
+    for (int i = 0; i < n_commands; i++) fprintf(out, "  %-12s %s\n", commands[i].name, commands[i].help);
     fputs("\nNot built yet:", out);
     for (int i = 0; i < n_planned; i++) fprintf(out, " %s", planned[i]);
     fputs("\n\nTo train in several processes use ./run_train.sh, which starts `ctitan train` under mpirun.\n", out);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Open MPI's side of the collectives benchmark: the library's own operations, timed as bench_collectives times ours, one JSON line.
- * tools/bench compiles it with mpicc.
+ * Open MPI's side of the collectives benchmark: the library's own operations, timed as bench_collectives times ours,
+ * one JSON line. tools/bench compiles it with mpicc.
  */
 #include <mpi.h>
 #include <stdio.h>
@@ -53,11 +53,13 @@ int main(int argc, char **argv)
     for (size_t i = 0; i < largest / sizeof *a; i++) a[i] = b[i] = 1e-3f;
     for (int operation = 0; operation < N_OPERATIONS; operation++) {
         if (rank == 0)
-            printf(operation ? ",\"%s\":[" : "{\"bench\":\"collectives\",\"backend\":\"Open MPI\",\"%s\":[", operation_names[operation]);
+            printf(operation ? ",\"%s\":[" : "{\"bench\":\"collectives\",\"backend\":\"Open MPI\",\"%s\":[",
+                   operation_names[operation]);
         for (int size = 0; size < N_SIZES; size++) {
             double seconds = best_seconds(operation, a, b, sizes_bytes[size] / (int)sizeof *a, ranks);
 
-            if (rank == 0) printf("%s{\"bytes\":%d,\"microseconds\":%.2f}", size ? "," : "", sizes_bytes[size], seconds * 1e6);
+            if (rank == 0)
+                printf("%s{\"bytes\":%d,\"microseconds\":%.2f}", size ? "," : "", sizes_bytes[size], seconds * 1e6);
         }
         if (rank == 0) printf("]");
     }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Scaled dot product attention, reference twin: one query at a time, keys in blocks, with an online softmax (Milakov, Gimelshein 2018;
- * Dao et al. 2022). Nothing is larger than a block of scores and one row of sums.
+ * Scaled dot product attention, reference twin: one query at a time, keys in blocks, with an online softmax (Milakov,
+ * Gimelshein 2018; Dao et al. 2022). Nothing is larger than a block of scores and one row of sums.
  *
  * Backward, with P = exp(scale q k^T - lse), delta = sum(dout * out):
  *   dv = P^T dout,  dS = P * (dout v^T - delta),  dq = scale dS k,  dk = scale dS^T q.
@@ -33,9 +33,10 @@ static double NAME(dot)(const REAL *x, const REAL *y, int64_t n)
     return sum;
 }
 
-/* Adds one block of keys to the running softmax: most = the largest score so far, sum = of exp(score - most), row = of exp * v. */
-static void NAME(attend_block)(const struct attention *a, const REAL *q, const REAL *k, const REAL *v, int64_t n, double *most,
-                               double *sum, double *row)
+/* Adds one block of keys to the running softmax: most = the largest score so far, sum = of exp(score - most), row = of
+ * exp * v. */
+static void NAME(attend_block)(const struct attention *a, const REAL *q, const REAL *k, const REAL *v, int64_t n,
+                               double *most, double *sum, double *row)
 {
     double score[KEY_BLOCK], top = *most, keep;
 
@@ -71,16 +72,16 @@ static void NAME(attend_queries)(void *arg, int64_t begin, int64_t end)
 
         memset(row, 0, (size_t)a->d_v * sizeof row[0]);
         attention_keys(a, a->document_start ? a->document_start + token : NULL, i, &first, &stop);
-        for (int64_t j = first; j < stop; j += KEY_BLOCK)
-            NAME(attend_block)(a, q, s->k + (token + j) * a->ld_k + kv_head * a->d_qk, s->v + (token + j) * a->ld_v + kv_head * a->d_v,
-                               stop - j < KEY_BLOCK ? stop - j : KEY_BLOCK, &most, &sum, row);
+        for (int64_t j = first; j < stop; j += KEY_BLOCK) NAME(attend_block)
+        (a, q, s->k + (token + j) * a->ld_k + kv_head * a->d_qk, s->v + (token + j) * a->ld_v + kv_head * a->d_v,
+         stop - j < KEY_BLOCK ? stop - j : KEY_BLOCK, &most, &sum, row);
         for (int64_t x = 0; x < a->d_v; x++) out[x] = (REAL)(sum > 0 ? row[x] / sum : sum);
         s->lse_w[item] = (REAL)(most + log(sum));
     }
 }
 
-void NAME(attention_forward)(struct kernel_context *c, const struct attention *a, const void *q, const void *k, const void *v, void *out,
-                             void *lse)
+void NAME(attention_forward)(struct kernel_context *c, const struct attention *a, const void *q, const void *k,
+                             const void *v, void *out, void *lse)
 {
     struct NAME(attention) s = {.a = a, .q = q, .k = k, .v = v, .out_w = out, .lse_w = lse};
 
@@ -89,7 +90,7 @@ void NAME(attention_forward)(struct kernel_context *c, const struct attention *a
 }
 
 /* The gradients of one query: dq whole, its part of dk and dv added. */
-static void NAME(backward_query)(const struct NAME(attention) *s, int64_t sequence, int64_t head, int64_t i)
+static void NAME(backward_query)(const struct NAME(attention) * s, int64_t sequence, int64_t head, int64_t i)
 {
     const struct attention *a = s->a;
     int64_t token = sequence * a->length, kv_head = head / (a->heads / a->kv_heads), first, stop;
@@ -102,8 +103,10 @@ static void NAME(backward_query)(const struct NAME(attention) *s, int64_t sequen
     memset(row, 0, (size_t)a->d_qk * sizeof row[0]);
     attention_keys(a, a->document_start ? a->document_start + token : NULL, i, &first, &stop);
     for (int64_t j = first; j < stop && lse != -INFINITY; j++) {
-        const REAL *k = s->k + (token + j) * a->ld_k + kv_head * a->d_qk, *v = s->v + (token + j) * a->ld_v + kv_head * a->d_v;
-        REAL *dk = s->dk + (token + j) * a->ld_k + kv_head * a->d_qk, *dv = s->dv + (token + j) * a->ld_v + kv_head * a->d_v;
+        const REAL *k = s->k + (token + j) * a->ld_k + kv_head * a->d_qk,
+                   *v = s->v + (token + j) * a->ld_v + kv_head * a->d_v;
+        REAL *dk = s->dk + (token + j) * a->ld_k + kv_head * a->d_qk,
+             *dv = s->dv + (token + j) * a->ld_v + kv_head * a->d_v;
         double p = exp(a->scale * NAME(dot)(q, k, a->d_qk) - lse);
         double ds = a->scale * p * (NAME(dot)(dout, v, a->d_v) - delta);
 
@@ -135,11 +138,12 @@ static void NAME(backward_groups)(void *arg, int64_t begin, int64_t end)
     }
 }
 
-void NAME(attention_backward)(struct kernel_context *c, const struct attention *a, const void *q, const void *k, const void *v,
-                              const void *out, const void *lse, const void *dout, void *dq, void *dk, void *dv)
+void NAME(attention_backward)(struct kernel_context *c, const struct attention *a, const void *q, const void *k,
+                              const void *v, const void *out, const void *lse, const void *dout, void *dq, void *dk,
+                              void *dv)
 {
-    struct NAME(attention) s = {
-        .a = a, .q = q, .k = k, .v = v, .out = out, .lse = lse, .dout = dout, .dq = dq, .dk = dk, .dv = dv};
+    struct NAME(attention)
+        s = {.a = a, .q = q, .k = k, .v = v, .out = out, .lse = lse, .dout = dout, .dq = dq, .dk = dk, .dv = dv};
 
     BUG_ON(a->d_v > ATTENTION_MAX_D || a->d_qk > ATTENTION_MAX_D);
     cpu_for_ranges(c, a->sequences * a->kv_heads, 1, NAME(backward_groups), &s);

@@ -2,9 +2,10 @@
 /*
  * Attention on vectors, float32 (Dao et al. 2022, Dao 2023).
  *
- * Scores are kept transposed: a row for each key, queries along the lanes. So the softmax's maxima and sums need no work across lanes,
- * masks are comparisons of a key's number with two vectors, and keys and values are used as they lie in memory. All five products of
- * the backward pass and both of the forward pass are one function: sum[i][j] += a[i] * b[j], a broadcast, b a vector (patch).
+ * Scores are kept transposed: a row for each key, queries along the lanes. So the softmax's maxima and sums need no
+ * work across lanes, masks are comparisons of a key's number with two vectors, and keys and values are used as they lie
+ * in memory. All five products of the backward pass and both of the forward pass are one function: sum[i][j] += a[i] *
+ * b[j], a broadcast, b a vector (patch).
  *
  * Exponentials are powers of two: queries are multiplied by scale * log2(e) when packed.
  */
@@ -17,16 +18,16 @@
 #define NAME(name) VEC_LEVEL(name##_float32)
 
 enum {
-    LANES = 3 * VEC_WIDTH,             /* queries in a tile */
-    SCORE_ROWS = VEC_WIDTH / 2,        /* keys x 3 vectors of queries in registers */
-    SUM_ROWS = VEC_WIDTH == 16 ? 12 : 6, /* rows x 2 vectors of d in registers */
+    LANES = 3 * VEC_WIDTH,                     /* queries in a tile */
+    SCORE_ROWS = VEC_WIDTH / 2,                /* keys x 3 vectors of queries in registers */
+    SUM_ROWS = VEC_WIDTH == 16 ? 12 : 6,       /* rows x 2 vectors of d in registers */
     KEY_STEP = 2 * (VEC_WIDTH == 16 ? 12 : 6), /* a multiple of SCORE_ROWS and of SUM_ROWS */
-    QUERIES = 48,                      /* in a block: a multiple of LANES */
-    KEYS = 72,                         /* in a block: a multiple of KEY_STEP */
-    PARTS = 8,                         /* most blocks of queries that share a packed block of keys in the forward pass */
-    CHUNK = 32768,                     /* elements of packed keys in the backward pass: at least KEYS * MOST_D */
+    QUERIES = 48,                              /* in a block: a multiple of LANES */
+    KEYS = 72,                                 /* in a block: a multiple of KEY_STEP */
+    PARTS = 8,     /* most blocks of queries that share a packed block of keys in the forward pass */
+    CHUNK = 32768, /* elements of packed keys in the backward pass: at least KEYS * MOST_D */
     TILES = QUERIES / LANES,
-    MOST_D = 256,                      /* wider heads go to the reference */
+    MOST_D = 256, /* wider heads go to the reference */
 };
 
 static const float LOG2_E = 0x1.715476p+0f;
@@ -34,18 +35,19 @@ static const float LOG2_E = 0x1.715476p+0f;
 /* A block of queries of one head. */
 struct block {
     int64_t first, count;
-    int64_t tile_first[TILES], tile_end[TILES];   /* keys that any query of the tile sees */
+    int64_t tile_first[TILES], tile_end[TILES];       /* keys that any query of the tile sees */
     int64_t tile_whole[TILES], tile_whole_end[TILES]; /* keys that every query of it sees */
-    float key_first[QUERIES], key_end[QUERIES];   /* of each query */
+    float key_first[QUERIES], key_end[QUERIES];       /* of each query */
 };
 
 static int64_t padded(int64_t d) { return (d + VEC_WIDTH - 1) / VEC_WIDTH * VEC_WIDTH; }
 static int64_t smaller(int64_t a, int64_t b) { return a < b ? a : b; }
 static int64_t larger(int64_t a, int64_t b) { return a > b ? a : b; }
 
-/* sum[rows][vectors] = a b, where a[i][k] = a[i * a_row + k * a_depth] and b[k][j] = b[k * ldb + j]. rows, vectors: constants. */
-INLINE void patch(const int rows, const int vectors, int64_t depth, const float *a, int64_t a_row, int64_t a_depth, const float *b,
-                  int64_t ldb, vec sum[][3])
+/* sum[rows][vectors] = a b, where a[i][k] = a[i * a_row + k * a_depth] and b[k][j] = b[k * ldb + j]. rows, vectors:
+ * constants. */
+INLINE void patch(const int rows, const int vectors, int64_t depth, const float *a, int64_t a_row, int64_t a_depth,
+                  const float *b, int64_t ldb, vec sum[][3])
 {
 #pragma GCC unroll 16
     for (int i = 0; i < rows; i++)
@@ -68,8 +70,8 @@ INLINE void patch(const int rows, const int vectors, int64_t depth, const float 
 }
 
 /* out[i][j] = keep[i] * out[i][j] + (a b)[i][j] for SUM_ROWS rows and `vectors` vectors. keep NULL: 1. */
-INLINE void add_columns(const int vectors, int64_t depth, const float *a, const int64_t a_row, const int64_t a_depth, const float *b,
-                        float *out, int64_t ld, const float *keep)
+INLINE void add_columns(const int vectors, int64_t depth, const float *a, const int64_t a_row, const int64_t a_depth,
+                        const float *b, float *out, int64_t ld, const float *keep)
 {
     vec sum[SUM_ROWS][3];
 
@@ -85,8 +87,8 @@ INLINE void add_columns(const int vectors, int64_t depth, const float *a, const 
 }
 
 /* The same for whole rows of b and out, which have ld elements. */
-INLINE void add_product(int64_t depth, const float *a, const int64_t a_row, const int64_t a_depth, const float *b, float *out, int64_t ld,
-                        const float *keep)
+INLINE void add_product(int64_t depth, const float *a, const int64_t a_row, const int64_t a_depth, const float *b,
+                        float *out, int64_t ld, const float *keep)
 {
     int64_t j = 0;
 
@@ -95,7 +97,8 @@ INLINE void add_product(int64_t depth, const float *a, const int64_t a_row, cons
 }
 
 /* to[i][0, ld) = factor * from[i][0, d), zero where there is nothing; rows [0, n) exist. */
-static void pack_rows(const float *from, int64_t stride, int64_t n, int64_t rows, int64_t d, float factor, float *to, int64_t ld)
+static void pack_rows(const float *from, int64_t stride, int64_t n, int64_t rows, int64_t d, float factor, float *to,
+                      int64_t ld)
 {
     for (int64_t i = 0; i < n; i++)
         for (int64_t x = 0; x < ld; x += VEC_WIDTH)
@@ -104,7 +107,8 @@ static void pack_rows(const float *from, int64_t stride, int64_t n, int64_t rows
 }
 
 /* to[i][0, d) (+)= factor * from[i][0, d) for n rows: the way back. */
-INLINE void unpack_rows(const float *from, int64_t ld, int64_t n, int64_t d, float factor, bool add, float *to, int64_t stride)
+INLINE void unpack_rows(const float *from, int64_t ld, int64_t n, int64_t d, float factor, bool add, float *to,
+                        int64_t stride)
 {
     for (int64_t i = 0; i < n; i++)
         for (int64_t x = 0; x < d; x += VEC_WIDTH) {
@@ -126,8 +130,9 @@ static void pack_lanes(const float *from, int64_t stride, int64_t n, int64_t d, 
             __m256 rows[8];
 
             for (int j = 0; j < 8; j++)
-                rows[j] = i + j < n ? _mm256_mul_ps(_mm256_set1_ps(factor), _mm256_loadu_ps(from + (i + j) * stride + x))
-                                    : _mm256_setzero_ps();
+                rows[j] = i + j < n
+                              ? _mm256_mul_ps(_mm256_set1_ps(factor), _mm256_loadu_ps(from + (i + j) * stride + x))
+                              : _mm256_setzero_ps();
             transpose_8x8(rows);
             for (int j = 0; j < 8; j++) _mm256_storeu_ps(tile + (x + j) * LANES, rows[j]);
         }
@@ -186,7 +191,8 @@ INLINE vec masked(vec x, int64_t key, const struct block *b, int64_t query, vec 
 {
     vec j = vec_of((float)key);
 
-    return vec_select(vec_and(vec_le(vec_load(b->key_first + query), j), vec_lt(j, vec_load(b->key_end + query))), x, hidden);
+    return vec_select(vec_and(vec_le(vec_load(b->key_first + query), j), vec_lt(j, vec_load(b->key_end + query))), x,
+                      hidden);
 }
 
 INLINE bool is_whole(const struct block *b, int tile, int64_t key)
@@ -199,20 +205,20 @@ INLINE bool is_whole(const struct block *b, int tile, int64_t key)
 /* What a block of queries of one head has gathered so far. */
 struct forward_part {
     struct block block;
-    float q[MOST_D * QUERIES];      /* [TILES][d_qk][LANES] */
+    float q[MOST_D * QUERIES]; /* [TILES][d_qk][LANES] */
     float out[QUERIES * MOST_D];
     float most[QUERIES], sum[QUERIES], keep[QUERIES];
 };
 
 struct forward_scratch {
     float k[KEYS * MOST_D], v[KEYS * MOST_D];
-    float p[KEYS * LANES];          /* scores, then exponentials */
+    float p[KEYS * LANES]; /* scores, then exponentials */
     struct forward_part part[PARTS];
 };
 
 /* Scores of the tile's queries with the packed keys, in s->p; most[] grows with them. */
-static void score_tile(struct forward_scratch *s, struct forward_part *part, const struct attention *a, int tile, int64_t key, int64_t from,
-                       int64_t to)
+static void score_tile(struct forward_scratch *s, struct forward_part *part, const struct attention *a, int tile,
+                       int64_t key, int64_t from, int64_t to)
 {
     int64_t ld = padded(a->d_qk), query = tile * LANES;
     vec top[3], sum[SCORE_ROWS][3];
@@ -243,7 +249,8 @@ static void soften_tile(struct forward_scratch *s, struct forward_part *part, in
         vec top = vec_load(part->keep + query), total = vec_zero(), base, kept;
         float *p = s->p + query % LANES;
 
-        base = vec_select(vec_lt(vec_of(-INFINITY), top), top, vec_zero()); /* a query that saw no key yet: no inf - inf */
+        base =
+            vec_select(vec_lt(vec_of(-INFINITY), top), top, vec_zero()); /* a query that saw no key yet: no inf - inf */
         kept = vec_exp2(vec_sub(vec_load(part->most + query), base));
         for (int64_t row = from; row < to; row++) {
             vec x = vec_exp2(vec_sub(vec_load(p + row * LANES), base));
@@ -268,8 +275,8 @@ static void forward_keys(struct forward_scratch *s, struct forward_part *part, c
         score_tile(s, part, a, tile, key, from, to);
         soften_tile(s, part, tile, from, to);
         for (int64_t i = 0; i < LANES; i += SUM_ROWS)
-            add_product(to - from, s->p + from * LANES + i, 1, LANES, s->v + from * ld, part->out + (tile * LANES + i) * ld, ld,
-                        part->keep + tile * LANES + i);
+            add_product(to - from, s->p + from * LANES + i, 1, LANES, s->v + from * ld,
+                        part->out + (tile * LANES + i) * ld, ld, part->keep + tile * LANES + i);
     }
 }
 
@@ -290,15 +297,18 @@ struct NAME(forward) {
     int64_t parts; /* of an item, at most PARTS */
 };
 
-/* Item: `parts` blocks of queries of one head of one sequence. Later blocks see more keys under a causal mask: they come first. */
+/* Item: `parts` blocks of queries of one head of one sequence. Later blocks see more keys under a causal mask: they
+ * come first. */
 static void NAME(forward_blocks)(void *arg, int64_t item, void *scratch)
 {
     const struct NAME(forward) *f = arg;
     const struct attention *a = f->a;
     struct forward_scratch *s = scratch;
     int64_t heads = a->sequences * a->heads, rows = f->parts * QUERIES, begin = a->length, end = 0;
-    int64_t first = ((a->length + rows - 1) / rows - 1 - item / heads) * rows, n = smaller(f->parts, (a->length - first + QUERIES - 1) / QUERIES);
-    int64_t sequence = item % heads / a->heads, head = item % heads % a->heads, kv_head = head / (a->heads / a->kv_heads);
+    int64_t first = ((a->length + rows - 1) / rows - 1 - item / heads) * rows,
+            n = smaller(f->parts, (a->length - first + QUERIES - 1) / QUERIES);
+    int64_t sequence = item % heads / a->heads, head = item % heads % a->heads,
+            kv_head = head / (a->heads / a->kv_heads);
     int64_t token = sequence * a->length, ld_k = padded(a->d_qk), ld_v = padded(a->d_v);
     const float *q = f->q + (token + first) * a->ld_q + head * a->d_qk;
     const float *k = f->k + token * a->ld_k + kv_head * a->d_qk, *v = f->v + token * a->ld_v + kv_head * a->d_v;
@@ -330,9 +340,10 @@ static void NAME(forward_blocks)(void *arg, int64_t item, void *scratch)
 
 static bool is_fast(const struct attention *a) { return a->d_qk <= MOST_D && a->d_v <= MOST_D && a->length < 1 << 24; }
 
-/* A result does not depend on its item's other parts, so their number may follow the threads: enough items to share out evenly. */
-void NAME(attention_forward)(struct kernel_context *c, const struct attention *a, const void *q, const void *k, const void *v, void *out,
-                             void *lse)
+/* A result does not depend on its item's other parts, so their number may follow the threads: enough items to share out
+ * evenly. */
+void NAME(attention_forward)(struct kernel_context *c, const struct attention *a, const void *q, const void *k,
+                             const void *v, void *out, void *lse)
 {
     struct NAME(forward) f = {.a = a, .q = q, .k = k, .v = v, .out = out, .lse = lse};
     int64_t heads = a->sequences * a->heads, threads = pool_threads(cpu_pool(c));
@@ -359,9 +370,10 @@ struct backward_scratch {
     float lse[QUERIES], delta[QUERIES];
 };
 
-/* p = 2^(q k - lse) and ds = p * (dout v - delta) for the tile's queries and the packed keys [from, to); zero for the others. */
-static void score_gradients(struct backward_scratch *s, const struct attention *a, int tile, int64_t key, const float *k, const float *v,
-                            int64_t from, int64_t to)
+/* p = 2^(q k - lse) and ds = p * (dout v - delta) for the tile's queries and the packed keys [from, to); zero for the
+ * others. */
+static void score_gradients(struct backward_scratch *s, const struct attention *a, int tile, int64_t key,
+                            const float *k, const float *v, int64_t from, int64_t to)
 {
     int64_t ld_k = padded(a->d_qk), ld_v = padded(a->d_v), query = tile * LANES;
     vec sum[SCORE_ROWS][3];
@@ -409,8 +421,8 @@ struct NAME(backward) {
 };
 
 /* Packs a block of queries of one head: everything that does not depend on the keys. */
-static void pack_queries(struct backward_scratch *s, const struct NAME(backward) *f, int64_t token, int64_t sequence, int64_t head,
-                         int64_t first)
+static void pack_queries(struct backward_scratch *s, const struct NAME(backward) * f, int64_t token, int64_t sequence,
+                         int64_t head, int64_t first)
 {
     const struct attention *a = f->a;
     const float *q = f->q + (token + first) * a->ld_q + head * a->d_qk;
@@ -427,13 +439,15 @@ static void pack_queries(struct backward_scratch *s, const struct NAME(backward)
         vec delta = vec_zero();
 
         for (int64_t x = 0; i < s->block.count && x < a->d_v; x += VEC_WIDTH)
-            delta = vec_fma(vec_load_n(out + i * a->ld_out + x, a->d_v - x), vec_load_n(dout + i * a->ld_out + x, a->d_v - x), delta);
+            delta = vec_fma(vec_load_n(out + i * a->ld_out + x, a->d_v - x),
+                            vec_load_n(dout + i * a->ld_out + x, a->d_v - x), delta);
         s->delta[i] = vec_sum(delta);
         s->lse[i] = i < s->block.count && lse[i] != -INFINITY ? lse[i] * LOG2_E : INFINITY; /* no key: every p is 0 */
     }
 }
 
-/* One block of keys, which starts at `row` of the chunk and is number `key` of the sequence: adds to dk and dv of the chunk and to dq. */
+/* One block of keys, which starts at `row` of the chunk and is number `key` of the sequence: adds to dk and dv of the
+ * chunk and to dq. */
 static void backward_keys(struct backward_scratch *s, const struct attention *a, int64_t key, int64_t row)
 {
     int64_t ld_k = padded(a->d_qk), ld_v = padded(a->d_v), least = KEYS, most = 0, from, to;
@@ -446,7 +460,8 @@ static void backward_keys(struct backward_scratch *s, const struct attention *a,
         least = smaller(least, from);
         most = larger(most, to);
         for (int64_t i = tile * LANES; i < (tile + 1) * LANES; i += SUM_ROWS)
-            add_product(to - from, s->ds + from * QUERIES + i, 1, QUERIES, k + from * ld_k, s->dq + i * ld_k, ld_k, NULL);
+            add_product(to - from, s->ds + from * QUERIES + i, 1, QUERIES, k + from * ld_k, s->dq + i * ld_k, ld_k,
+                        NULL);
     }
     for (int64_t i = least; i < most; i += SUM_ROWS) {
         add_product(QUERIES, s->p + i * QUERIES, QUERIES, 1, s->dout, s->dv + (row + i) * ld_v, ld_v, NULL);
@@ -454,9 +469,10 @@ static void backward_keys(struct backward_scratch *s, const struct attention *a,
     }
 }
 
-/* A block of queries and the keys [chunk, chunk_end), which are packed. The first chunk sets dq, later ones add to it. */
-static void backward_queries(struct backward_scratch *s, const struct NAME(backward) *f, int64_t sequence, int64_t head, int64_t first,
-                             int64_t chunk, int64_t chunk_end)
+/* A block of queries and the keys [chunk, chunk_end), which are packed. The first chunk sets dq, later ones add to it.
+ */
+static void backward_queries(struct backward_scratch *s, const struct NAME(backward) * f, int64_t sequence,
+                             int64_t head, int64_t first, int64_t chunk, int64_t chunk_end)
 {
     const struct attention *a = f->a;
     int64_t token = sequence * a->length, begin, end;
@@ -478,8 +494,10 @@ static void NAME(backward_group)(void *arg, int64_t item, void *scratch)
     const struct NAME(backward) *f = arg;
     const struct attention *a = f->a;
     struct backward_scratch *s = scratch;
-    int64_t sequence = item / a->kv_heads, kv_head = item % a->kv_heads, group = a->heads / a->kv_heads, token = sequence * a->length;
-    int64_t ld_k = padded(a->d_qk), ld_v = padded(a->d_v), chunk = CHUNK / larger(VEC_WIDTH, larger(ld_k, ld_v)) / KEYS * KEYS;
+    int64_t sequence = item / a->kv_heads, kv_head = item % a->kv_heads, group = a->heads / a->kv_heads,
+            token = sequence * a->length;
+    int64_t ld_k = padded(a->d_qk), ld_v = padded(a->d_v),
+            chunk = CHUNK / larger(VEC_WIDTH, larger(ld_k, ld_v)) / KEYS * KEYS;
 
     for (int64_t key = 0; key < a->length; key += chunk) {
         int64_t n = smaller(chunk, a->length - key), rows = (n + KEYS - 1) / KEYS * KEYS;
@@ -490,24 +508,27 @@ static void NAME(backward_group)(void *arg, int64_t item, void *scratch)
         memset(s->dk, 0, (size_t)(rows * ld_k) * sizeof s->dk[0]);
         memset(s->dv, 0, (size_t)(rows * ld_v) * sizeof s->dv[0]);
         for (int64_t head = kv_head * group; head < (kv_head + 1) * group; head++)
-            for (int64_t first = 0; first < a->length; first += QUERIES) backward_queries(s, f, sequence, head, first, key, key + n);
+            for (int64_t first = 0; first < a->length; first += QUERIES)
+                backward_queries(s, f, sequence, head, first, key, key + n);
         unpack_rows(s->dk, ld_k, n, a->d_qk, 1, false, f->dk + at_k, a->ld_k);
         unpack_rows(s->dv, ld_v, n, a->d_v, 1, false, f->dv + at_v, a->ld_v);
     }
 }
 
-void NAME(attention_backward)(struct kernel_context *c, const struct attention *a, const void *q, const void *k, const void *v,
-                              const void *out, const void *lse, const void *dout, void *dq, void *dk, void *dv)
+void NAME(attention_backward)(struct kernel_context *c, const struct attention *a, const void *q, const void *k,
+                              const void *v, const void *out, const void *lse, const void *dout, void *dq, void *dk,
+                              void *dv)
 {
-    struct NAME(backward) f = {
-        .a = a, .q = q, .k = k, .v = v, .out = out, .lse = lse, .dout = dout, .dq = dq, .dk = dk, .dv = dv};
+    struct NAME(backward)
+        f = {.a = a, .q = q, .k = k, .v = v, .out = out, .lse = lse, .dout = dout, .dq = dq, .dk = dk, .dv = dv};
 
     if (!is_fast(a)) {
         attention_backward_float32(c, a, q, k, v, out, lse, dout, dq, dk, dv);
         return;
     }
     BUG_ON(c->workspace_bytes < NAME(attention_workspace)(pool_threads(cpu_pool(c))));
-    cpu_for_items(cpu_pool(c), a->sequences * a->kv_heads, c->workspace, sizeof(struct backward_scratch), NAME(backward_group), &f);
+    cpu_for_items(cpu_pool(c), a->sequences * a->kv_heads, c->workspace, sizeof(struct backward_scratch),
+                  NAME(backward_group), &f);
 }
 
 size_t NAME(attention_workspace)(int threads)

@@ -2,22 +2,22 @@
 /*
  * What the CPU's kernels share: their prototypes and how loops are spread over threads.
  *
- * Chunks are fixed by the size of the problem, never by the number of threads, and each result is computed by one chunk in one order:
- * so the bits do not depend on the threads.
+ * Chunks are fixed by the size of the problem, never by the number of threads, and each result is computed by one chunk
+ * in one order: so the bits do not depend on the threads.
  */
 #ifndef KERNELS_CPU_CPU_H
 #define KERNELS_CPU_CPU_H
 
 #include "kernels/kernels.h"
 
-/* <kernel>_float32 and <kernel>_float64 are the references. _avx2 and _avx512 are the fast twins; which families have them is said in
- * kernels/kernels.c. */
-#define KERNEL(name, family, arguments, help)                                                               \
-    void name##_float32 arguments;                                                                          \
-    void name##_float64 arguments;                                                                          \
-    void name##_float32_avx2 arguments;                                                                     \
-    void name##_float64_avx2 arguments;                                                                     \
-    void name##_float32_avx512 arguments;                                                                   \
+/* <kernel>_float32 and <kernel>_float64 are the references. _avx2 and _avx512 are the fast twins; which families have
+ * them is said in kernels/kernels.c. */
+#define KERNEL(name, family, arguments, help)                                                                          \
+    void name##_float32 arguments;                                                                                     \
+    void name##_float64 arguments;                                                                                     \
+    void name##_float32_avx2 arguments;                                                                                \
+    void name##_float64_avx2 arguments;                                                                                \
+    void name##_float32_avx512 arguments;                                                                              \
     void name##_float64_avx512 arguments;
 #include "kernels/kernels.def"
 #undef KERNEL
@@ -45,13 +45,14 @@ enum { SUM_RANGES = 512 };
 typedef double (*range_sum)(void *arg, int64_t begin, int64_t end);
 double cpu_sum_ranges(struct kernel_context *c, int64_t n, int64_t grain, range_sum task, void *arg);
 
-/* Workers that share a counter of work items and each own a slice of the workspace, for kernels that need scratch memory.
- * Calls task(arg, item, scratch) for every item in [0, n). scratch has scratch_bytes, aligned to 64. */
+/* Workers that share a counter of work items and each own a slice of the workspace, for kernels that need scratch
+ * memory. Calls task(arg, item, scratch) for every item in [0, n). scratch has scratch_bytes, aligned to 64. */
 typedef void (*item_task)(void *arg, int64_t item, void *scratch);
 void cpu_for_items(struct pool *p, int64_t n, void *workspace, size_t scratch_bytes, item_task task, void *arg);
 
 /* The keys [*first, *end) that query i of a sequence may see; start is document_start of the sequence or NULL. */
-static inline void attention_keys(const struct attention *a, const int32_t *start, int64_t i, int64_t *first, int64_t *end)
+static inline void attention_keys(const struct attention *a, const int32_t *start, int64_t i, int64_t *first,
+                                  int64_t *end)
 {
     *first = start ? start[i] : 0;
     if (a->window > 0 && i - a->window + 1 > *first) *first = i - a->window + 1;

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Cross-entropy of softmax and its gradient in place, reference twin. The maximum is taken off first, so that no exp overflows. */
+/* Cross-entropy of softmax and its gradient in place, reference twin. The maximum is taken off first, so that no exp
+ * overflows. */
 #ifndef REAL
 #include <math.h>
 
@@ -28,8 +29,7 @@ static double NAME(cross_entropy_row)(REAL *x, int64_t v, int32_t label, double 
     for (int64_t i = 0; i < v; i++) most = x[i] > most ? x[i] : most;
     for (int64_t i = 0; i < v; i++) sum += exp(x[i] - most);
     loss = log(sum) + most - x[label];
-    for (int64_t i = 0; with_gradient && i < v; i++)
-        x[i] = (REAL)(scale * (exp(x[i] - most) / sum - (i == label)));
+    for (int64_t i = 0; with_gradient && i < v; i++) x[i] = (REAL)(scale * (exp(x[i] - most) / sum - (i == label)));
     return loss;
 }
 
@@ -43,11 +43,11 @@ static double NAME(cross_entropy_rows)(void *arg, int64_t begin, int64_t end)
     return loss;
 }
 
-void NAME(cross_entropy)(struct kernel_context *c, int64_t t, int64_t v, void *logits, const int32_t *labels, double scale,
-                         bool with_gradient, double *loss_sum)
+void NAME(cross_entropy)(struct kernel_context *c, int64_t t, int64_t v, void *logits, const int32_t *labels,
+                         double scale, bool with_gradient, double *loss_sum)
 {
-    struct NAME(cross_entropy) s = {
-        .v = v, .logits = logits, .labels = labels, .scale = scale, .with_gradient = with_gradient};
+    struct NAME(cross_entropy)
+        s = {.v = v, .logits = logits, .labels = labels, .scale = scale, .with_gradient = with_gradient};
 
     *loss_sum += cpu_sum_ranges(c, t, cpu_rows_grain(v), NAME(cross_entropy_rows), &s);
 }

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Cross-entropy on vectors, float32; see cross_entropy.c. With the gradient each exponential is computed once: it is kept in the row. */
+/* Cross-entropy on vectors, float32; see cross_entropy.c. With the gradient each exponential is computed once: it is
+ * kept in the row. */
 #include <math.h>
 #include <string.h>
 
@@ -76,10 +77,11 @@ static double cross_entropy_rows(void *arg, int64_t begin, int64_t end)
     return loss;
 }
 
-void VEC_LEVEL(cross_entropy_float32)(struct kernel_context *c, int64_t t, int64_t v, void *logits, const int32_t *labels, double scale,
-                                      bool with_gradient, double *loss_sum)
+void VEC_LEVEL(cross_entropy_float32)(struct kernel_context *c, int64_t t, int64_t v, void *logits,
+                                      const int32_t *labels, double scale, bool with_gradient, double *loss_sum)
 {
-    struct cross_entropy s = {.v = v, .logits = logits, .labels = labels, .scale = scale, .with_gradient = with_gradient};
+    struct cross_entropy s = {
+        .v = v, .logits = logits, .labels = labels, .scale = scale, .with_gradient = with_gradient};
 
     *loss_sum += cpu_sum_ranges(c, t, cpu_rows_grain(v), cross_entropy_rows, &s);
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Embedding lookup and its gradient, reference twin. Several tokens may name one row of the table, so the gradient's ranges are
- * columns: each adds all tokens in order.
+ * Embedding lookup and its gradient, reference twin. Several tokens may name one row of the table, so the gradient's
+ * ranges are columns: each adds all tokens in order.
  */
 #ifndef REAL
 #include <string.h>
@@ -27,8 +27,8 @@ static void NAME(embedding_rows)(void *arg, int64_t begin, int64_t end)
         memcpy(s->y + t * s->d, s->table + s->tokens[t] * s->d, (size_t)s->d * sizeof *s->y);
 }
 
-void NAME(embedding_forward)(struct kernel_context *c, int64_t t, int64_t d, int64_t v, const int32_t *tokens, const void *table,
-                             void *y)
+void NAME(embedding_forward)(struct kernel_context *c, int64_t t, int64_t d, int64_t v, const int32_t *tokens,
+                             const void *table, void *y)
 {
     struct NAME(embedding) s = {.t = t, .d = d, .tokens = tokens, .table = table, .y = y};
 
@@ -48,8 +48,8 @@ static void NAME(embedding_columns)(void *arg, int64_t begin, int64_t end)
     }
 }
 
-void NAME(embedding_backward_weight)(struct kernel_context *c, int64_t t, int64_t d, int64_t v, const int32_t *tokens, const void *dy,
-                                     void *dtable)
+void NAME(embedding_backward_weight)(struct kernel_context *c, int64_t t, int64_t d, int64_t v, const int32_t *tokens,
+                                     const void *dy, void *dtable)
 {
     struct NAME(embedding) s = {.t = t, .d = d, .tokens = tokens, .dy = dy, .dtable = dtable};
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Matrix product, reference twin: each element of out is one sum over k, from first to last, in double. A block of columns is kept in
- * an array of sums so that the inner loop runs along rows of b.
+ * Matrix product, reference twin: each element of out is one sum over k, from first to last, in double. A block of
+ * columns is kept in an array of sums so that the inner loop runs along rows of b.
  */
 #ifndef REAL
 #include "kernels/cpu/cpu.h"
@@ -21,7 +21,7 @@ struct NAME(gemm) {
     int64_t ldo;
 };
 
-static void NAME(gemm_block)(const struct NAME(gemm) *s, int64_t i, int64_t first, int64_t width)
+static void NAME(gemm_block)(const struct NAME(gemm) * s, int64_t i, int64_t first, int64_t width)
 {
     double sum[GEMM_COLUMNS] = {0};
     REAL *out = s->out + i * s->ldo + first;
@@ -44,12 +44,20 @@ static void NAME(gemm_rows)(void *arg, int64_t begin, int64_t end)
             NAME(gemm_block)(s, i, first, s->n - first < GEMM_COLUMNS ? s->n - first : GEMM_COLUMNS);
 }
 
-void NAME(gemm)(struct kernel_context *c, bool transpose_a, bool transpose_b, int64_t m, int64_t n, int64_t k, const void *a,
-                int64_t lda, const void *b, int64_t ldb, bool accumulate, void *out, int64_t ldo)
+void NAME(gemm)(struct kernel_context *c, bool transpose_a, bool transpose_b, int64_t m, int64_t n, int64_t k,
+                const void *a, int64_t lda, const void *b, int64_t ldb, bool accumulate, void *out, int64_t ldo)
 {
-    struct NAME(gemm) s = {.n = n, .k = k, .a = a, .b = b, .accumulate = accumulate, .out = out, .ldo = ldo,
-                           .a_row = transpose_a ? 1 : lda, .a_column = transpose_a ? lda : 1,
-                           .b_row = transpose_b ? 1 : ldb, .b_column = transpose_b ? ldb : 1};
+    struct NAME(gemm) s = {.n = n,
+                           .k = k,
+                           .a = a,
+                           .b = b,
+                           .accumulate = accumulate,
+                           .out = out,
+                           .ldo = ldo,
+                           .a_row = transpose_a ? 1 : lda,
+                           .a_column = transpose_a ? lda : 1,
+                           .b_row = transpose_b ? 1 : ldb,
+                           .b_column = transpose_b ? ldb : 1};
 
     cpu_for_ranges(c, m, 8, NAME(gemm_rows), &s);
 }

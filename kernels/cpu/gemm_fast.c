@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Matrix product on vectors (Goto, van de Geijn 2008; Van Zee, van de Geijn 2015), for float and double and the instruction set of
- * the file that includes this one.
+ * Matrix product on vectors (Goto, van de Geijn 2008; Van Zee, van de Geijn 2015), for float and double and the
+ * instruction set of the file that includes this one.
  *
- * k is cut into slices; a slice of b is packed into panels of NR columns (shared, in the workspace), then tiles of out are computed in
- * parallel: each packs its rows of a into panels of MR rows (own scratch), and a kernel in registers adds a MR x NR patch of out.
- * How tiles are cut may depend on the threads: each element of out is computed by the same instructions in any tile. The slices depend
- * on k alone, so that the order of its sum does too.
+ * k is cut into slices; a slice of b is packed into panels of NR columns (shared, in the workspace), then tiles of out
+ * are computed in parallel: each packs its rows of a into panels of MR rows (own scratch), and a kernel in registers
+ * adds a MR x NR patch of out. How tiles are cut may depend on the threads: each element of out is computed by the same
+ * instructions in any tile. The slices depend on k alone, so that the order of its sum does too.
  */
 #ifndef REAL
 #include <string.h>
@@ -15,14 +15,16 @@
 #include "kernels/cpu/vec.h"
 
 enum {
-    GEMM_DEPTH = 256,                    /* most of k in a slice: a panel of b then fills half of a 32 KiB cache */
-    GEMM_PANELS = 24,                    /* most panels of a in a tile: a quarter of a 512 KiB cache */
-    MR = VEC_WIDTH == 16 ? 12 : 6,       /* 2 MR sums, 2 vectors of b and one of a fill the registers */
+    GEMM_DEPTH = 256,              /* most of k in a slice: a panel of b then fills half of a 32 KiB cache */
+    GEMM_PANELS = 24,              /* most panels of a in a tile: a quarter of a 512 KiB cache */
+    MR = VEC_WIDTH == 16 ? 12 : 6, /* 2 MR sums, 2 vectors of b and one of a fill the registers */
 };
 
-/* panel[k][i] = p[i * across + k] for i < n, zero for n <= i < r, for the k that come in whole eights; returns how many. Stores are 8
- * wide: what they write too far is written over by the next, since later rows come first and later k last. */
-INLINE int64_t pack_transposed_float32(const float *p, int64_t across, int64_t n, int64_t depth, const int64_t r, float *panel)
+/* panel[k][i] = p[i * across + k] for i < n, zero for n <= i < r, for the k that come in whole eights; returns how
+ * many. Stores are 8 wide: what they write too far is written over by the next, since later rows come first and later k
+ * last. */
+INLINE int64_t pack_transposed_float32(const float *p, int64_t across, int64_t n, int64_t depth, const int64_t r,
+                                       float *panel)
 {
     int64_t k = 0;
 
@@ -38,7 +40,8 @@ INLINE int64_t pack_transposed_float32(const float *p, int64_t across, int64_t n
     return k;
 }
 
-INLINE int64_t pack_transposed_float64(const double *p, int64_t across, int64_t n, int64_t depth, const int64_t r, double *panel)
+INLINE int64_t pack_transposed_float64(const double *p, int64_t across, int64_t n, int64_t depth, const int64_t r,
+                                       double *panel)
 {
     (void)p, (void)across, (void)n, (void)depth, (void)r, (void)panel;
     return 0; /* doubles are for tests: the plain loop serves */
@@ -77,15 +80,16 @@ struct NAME(gemm) {
     int64_t a_row, a_column, b_row, b_column; /* strides of op(a) and op(b) in elements */
     REAL *out;
     int64_t ldo;
-    bool add;                    /* to what out holds */
-    REAL *packed;                /* the slice of b, [panels][depth][NR] */
-    int64_t first, depth;        /* the slice: k in [first, first + depth) */
-    int64_t left, columns;       /* the columns of b that are packed: [left, left + columns) */
+    bool add;              /* to what out holds */
+    REAL *packed;          /* the slice of b, [panels][depth][NR] */
+    int64_t first, depth;  /* the slice: k in [first, first + depth) */
+    int64_t left, columns; /* the columns of b that are packed: [left, left + columns) */
     int64_t tiles_m, tiles_n;
 };
 
 /* Copies panel[k][i] = p[i * across + k * along] for i < n, zero for n <= i < r; k < depth. */
-INLINE void NAME(pack)(const REAL *p, int64_t across, int64_t along, int64_t n, int64_t depth, const int64_t r, REAL *panel)
+INLINE void NAME(pack)(const REAL *p, int64_t across, int64_t along, int64_t n, int64_t depth, const int64_t r,
+                       REAL *panel)
 {
     int64_t k = 0;
 
@@ -103,12 +107,14 @@ static void NAME(pack_b)(void *arg, int64_t panel)
     const struct NAME(gemm) *s = arg;
     int64_t column = panel * NAME(NR), n = s->columns - column < NAME(NR) ? s->columns - column : NAME(NR);
 
-    NAME(pack)(s->b + (s->left + column) * s->b_column + s->first * s->b_row, s->b_column, s->b_row, n, s->depth, NAME(NR),
-               s->packed + column * s->depth);
+    NAME(pack)
+    (s->b + (s->left + column) * s->b_column + s->first * s->b_row, s->b_column, s->b_row, n, s->depth, NAME(NR),
+     s->packed + column * s->depth);
 }
 
 /* out[MR, NR] (+)= a[depth, MR]^T b[depth, NR]; rows and columns beyond those given are not touched. */
-INLINE void NAME(patch)(int64_t depth, const REAL *a, const REAL *b, REAL *out, int64_t ldo, bool add, int64_t rows, int64_t columns)
+INLINE void NAME(patch)(int64_t depth, const REAL *a, const REAL *b, REAL *out, int64_t ldo, bool add, int64_t rows,
+                        int64_t columns)
 {
     VECTOR() sum[MR][2];
     REAL edge[MR][2 * WIDTH];
@@ -156,18 +162,18 @@ static void NAME(tile)(void *arg, int64_t item, void *scratch)
     int64_t begin = panels_n * column / s->tiles_n, end = panels_n * (column + 1) / s->tiles_n;
     REAL *a = scratch;
 
-    for (int64_t i = top; i < bottom; i++)
-        NAME(pack)(s->a + i * MR * s->a_row + s->first * s->a_column, s->a_row, s->a_column, s->m - i * MR < MR ? s->m - i * MR : MR,
-                   s->depth, MR, a + (i - top) * MR * s->depth);
+    for (int64_t i = top; i < bottom; i++) NAME(pack)
+    (s->a + i * MR * s->a_row + s->first * s->a_column, s->a_row, s->a_column, s->m - i * MR < MR ? s->m - i * MR : MR,
+     s->depth, MR, a + (i - top) * MR * s->depth);
     for (int64_t j = begin; j < end; j++)
-        for (int64_t i = top; i < bottom; i++)
-            NAME(patch)(s->depth, a + (i - top) * MR * s->depth, s->packed + j * NAME(NR) * s->depth,
-                        s->out + i * MR * s->ldo + s->left + j * NAME(NR), s->ldo, s->add, s->m - i * MR < MR ? s->m - i * MR : MR,
-                        s->columns - j * NAME(NR) < NAME(NR) ? s->columns - j * NAME(NR) : NAME(NR));
+        for (int64_t i = top; i < bottom; i++) NAME(patch)
+    (s->depth, a + (i - top) * MR * s->depth, s->packed + j * NAME(NR) * s->depth,
+     s->out + i * MR * s->ldo + s->left + j * NAME(NR), s->ldo, s->add, s->m - i * MR < MR ? s->m - i * MR : MR,
+     s->columns - j * NAME(NR) < NAME(NR) ? s->columns - j * NAME(NR) : NAME(NR));
 }
 
 /* Enough tiles for the threads, of even size, rows first: a tile of few columns packs a for little work. */
-static void NAME(cut)(struct NAME(gemm) *s, int64_t threads)
+static void NAME(cut)(struct NAME(gemm) * s, int64_t threads)
 {
     int64_t panels_m = (s->m + MR - 1) / MR, panels_n = (s->columns + NAME(NR) - 1) / NAME(NR), rows, columns;
 
@@ -179,7 +185,7 @@ static void NAME(cut)(struct NAME(gemm) *s, int64_t threads)
     s->tiles_n = columns < panels_n ? columns : panels_n;
 }
 
-static void NAME(clear)(const struct NAME(gemm) *s)
+static void NAME(clear)(const struct NAME(gemm) * s)
 {
     for (int64_t i = 0; i < s->m && !s->add; i++) memset(s->out + i * s->ldo, 0, (size_t)s->n * sizeof(REAL));
 }
@@ -189,12 +195,22 @@ size_t NAME(gemm_workspace)(int threads)
     return sizeof(REAL) * (NAME(B_ELEMENTS) + (size_t)threads * NAME(A_ELEMENTS));
 }
 
-void NAME(gemm)(struct kernel_context *c, bool transpose_a, bool transpose_b, int64_t m, int64_t n, int64_t k, const void *a,
-                int64_t lda, const void *b, int64_t ldb, bool accumulate, void *out, int64_t ldo)
+void NAME(gemm)(struct kernel_context *c, bool transpose_a, bool transpose_b, int64_t m, int64_t n, int64_t k,
+                const void *a, int64_t lda, const void *b, int64_t ldb, bool accumulate, void *out, int64_t ldo)
 {
-    struct NAME(gemm) s = {.m = m, .n = n, .k = k, .a = a, .b = b, .out = out, .ldo = ldo, .add = accumulate, .packed = c->workspace,
-                           .a_row = transpose_a ? 1 : lda, .a_column = transpose_a ? lda : 1,
-                           .b_row = transpose_b ? 1 : ldb, .b_column = transpose_b ? ldb : 1};
+    struct NAME(gemm) s = {.m = m,
+                           .n = n,
+                           .k = k,
+                           .a = a,
+                           .b = b,
+                           .out = out,
+                           .ldo = ldo,
+                           .add = accumulate,
+                           .packed = c->workspace,
+                           .a_row = transpose_a ? 1 : lda,
+                           .a_column = transpose_a ? lda : 1,
+                           .b_row = transpose_b ? 1 : ldb,
+                           .b_column = transpose_b ? ldb : 1};
     struct pool *pool = m * n * k < 32768 ? NULL : cpu_pool(c); /* waking threads takes longer than a small product */
     int threads = pool_threads(pool);
     int64_t slices = (k + GEMM_DEPTH - 1) / GEMM_DEPTH;
@@ -210,7 +226,8 @@ void NAME(gemm)(struct kernel_context *c, bool transpose_a, bool transpose_b, in
             s.add = accumulate || slice > 0;
             NAME(cut)(&s, threads);
             pool_run(pool, NAME(pack_b), &s, (s.columns + NAME(NR) - 1) / NAME(NR));
-            cpu_for_items(pool, s.tiles_m * s.tiles_n, s.packed + NAME(B_ELEMENTS), sizeof(REAL) * NAME(A_ELEMENTS), NAME(tile), &s);
+            cpu_for_items(pool, s.tiles_m * s.tiles_n, s.packed + NAME(B_ELEMENTS), sizeof(REAL) * NAME(A_ELEMENTS),
+                          NAME(tile), &s);
         }
     }
 }

@@ -32,10 +32,11 @@ static void NAME(adamw_range)(void *arg, int64_t begin, int64_t end)
     }
 }
 
-void NAME(adamw)(struct kernel_context *c, const struct adamw_step *step, int64_t n, const void *gradient, void *parameter,
-                 void *first, void *second)
+void NAME(adamw)(struct kernel_context *c, const struct adamw_step *step, int64_t n, const void *gradient,
+                 void *parameter, void *first, void *second)
 {
-    struct NAME(adamw) s = {.step = step, .gradient = gradient, .parameter = parameter, .first = first, .second = second};
+    struct NAME(adamw)
+        s = {.step = step, .gradient = gradient, .parameter = parameter, .first = first, .second = second};
 
     cpu_for_ranges(c, n, cpu_rows_grain(1), NAME(adamw_range), &s);
 }

@@ -18,7 +18,8 @@ static void adamw_range(void *arg, int64_t begin, int64_t end)
         int64_t n = end - i;
         vec g = vec_mul(vec_load_n(s->gradient + i, n), vec_of(s->gradient_scale)), p = vec_load_n(s->parameter + i, n);
         vec first = vec_fma(vec_of(s->keep_first), vec_load_n(s->first + i, n), vec_mul(vec_of(s->take_first), g));
-        vec second = vec_fma(vec_of(s->keep_second), vec_load_n(s->second + i, n), vec_mul(vec_of(s->take_second), vec_mul(g, g)));
+        vec second = vec_fma(vec_of(s->keep_second), vec_load_n(s->second + i, n),
+                             vec_mul(vec_of(s->take_second), vec_mul(g, g)));
         vec size = vec_add(vec_sqrt(vec_mul(second, vec_of(s->second_factor))), vec_of(s->eps));
         vec update = vec_div(vec_mul(first, vec_of(s->first_factor)), size);
 
@@ -28,8 +29,8 @@ static void adamw_range(void *arg, int64_t begin, int64_t end)
     }
 }
 
-void VEC_LEVEL(adamw_float32)(struct kernel_context *c, const struct adamw_step *step, int64_t n, const void *gradient, void *parameter,
-                              void *first, void *second)
+void VEC_LEVEL(adamw_float32)(struct kernel_context *c, const struct adamw_step *step, int64_t n, const void *gradient,
+                              void *parameter, void *first, void *second)
 {
     struct adamw s = {
         .gradient_scale = (float)step->gradient_scale,

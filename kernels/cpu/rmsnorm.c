@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * RMS normalisation, reference twin. Rows are independent, so ranges are rows; the gradient of the weight sums over rows, so there
- * the ranges are columns.
+ * RMS normalisation, reference twin. Rows are independent, so ranges are rows; the gradient of the weight sums over
+ * rows, so there the ranges are columns.
  */
 #ifndef REAL
 #include <math.h>
@@ -36,8 +36,8 @@ static void NAME(forward_rows)(void *arg, int64_t begin, int64_t end)
     }
 }
 
-void NAME(rmsnorm_forward)(struct kernel_context *c, int64_t t, int64_t d, double eps, const void *x, const void *weight, void *y,
-                           void *rstd)
+void NAME(rmsnorm_forward)(struct kernel_context *c, int64_t t, int64_t d, double eps, const void *x,
+                           const void *weight, void *y, void *rstd)
 {
     struct NAME(rmsnorm) s = {.t = t, .d = d, .eps = eps, .x = x, .weight = weight, .y = y, .rstd_out = rstd};
 
@@ -63,11 +63,11 @@ static void NAME(backward_rows)(void *arg, int64_t begin, int64_t end)
     }
 }
 
-void NAME(rmsnorm_backward_input)(struct kernel_context *c, int64_t t, int64_t d, const void *dy, const void *x, const void *weight,
-                                  const void *rstd, bool accumulate, void *dx)
+void NAME(rmsnorm_backward_input)(struct kernel_context *c, int64_t t, int64_t d, const void *dy, const void *x,
+                                  const void *weight, const void *rstd, bool accumulate, void *dx)
 {
-    struct NAME(rmsnorm) s = {
-        .t = t, .d = d, .dy = dy, .x = x, .weight = weight, .rstd = rstd, .accumulate = accumulate, .dx = dx};
+    struct NAME(rmsnorm)
+        s = {.t = t, .d = d, .dy = dy, .x = x, .weight = weight, .rstd = rstd, .accumulate = accumulate, .dx = dx};
 
     cpu_for_ranges(c, t, cpu_rows_grain(d), NAME(backward_rows), &s);
 }
@@ -87,8 +87,8 @@ static void NAME(weight_columns)(void *arg, int64_t begin, int64_t end)
     for (int64_t i = begin; i < end; i++) s->dweight[i] = (REAL)(s->dweight[i] + sum[i - begin]);
 }
 
-void NAME(rmsnorm_backward_weight)(struct kernel_context *c, int64_t t, int64_t d, const void *dy, const void *x, const void *rstd,
-                                   void *dweight)
+void NAME(rmsnorm_backward_weight)(struct kernel_context *c, int64_t t, int64_t d, const void *dy, const void *x,
+                                   const void *rstd, void *dweight)
 {
     struct NAME(rmsnorm) s = {.t = t, .d = d, .dy = dy, .x = x, .rstd = rstd, .dweight = dweight};
 

@@ -84,7 +84,8 @@ static void weight_columns(void *arg, int64_t begin, int64_t end)
             for (int j = 0; j < VECTORS && begin + j * VEC_WIDTH < end; j++) {
                 int64_t at = t * s->d + begin + j * VEC_WIDTH, n = end - begin - j * VEC_WIDTH;
 
-                column[j] = vec_fma(vec_load_n(s->dy + at, n), vec_mul(vec_load_n(s->x + at, n), vec_of(s->rstd[t])), column[j]);
+                column[j] = vec_fma(vec_load_n(s->dy + at, n), vec_mul(vec_load_n(s->x + at, n), vec_of(s->rstd[t])),
+                                    column[j]);
             }
         for (int j = 0; j < VECTORS; j++) vec_store(part + j * VEC_WIDTH, column[j]);
         for (int j = 0; j < COLUMNS; j++) sum[j] += part[j];
@@ -92,24 +93,26 @@ static void weight_columns(void *arg, int64_t begin, int64_t end)
     for (int64_t i = begin; i < end; i++) s->dweight[i] = (float)(s->dweight[i] + sum[i - begin]);
 }
 
-void VEC_LEVEL(rmsnorm_forward_float32)(struct kernel_context *c, int64_t t, int64_t d, double eps, const void *x, const void *weight,
-                                        void *y, void *rstd)
+void VEC_LEVEL(rmsnorm_forward_float32)(struct kernel_context *c, int64_t t, int64_t d, double eps, const void *x,
+                                        const void *weight, void *y, void *rstd)
 {
     struct rmsnorm s = {.t = t, .d = d, .eps = eps, .x = x, .weight = weight, .y = y, .rstd_out = rstd};
 
     cpu_for_ranges(c, t, cpu_rows_grain(d), forward_rows, &s);
 }
 
-void VEC_LEVEL(rmsnorm_backward_input_float32)(struct kernel_context *c, int64_t t, int64_t d, const void *dy, const void *x,
-                                               const void *weight, const void *rstd, bool accumulate, void *dx)
+void VEC_LEVEL(rmsnorm_backward_input_float32)(struct kernel_context *c, int64_t t, int64_t d, const void *dy,
+                                               const void *x, const void *weight, const void *rstd, bool accumulate,
+                                               void *dx)
 {
-    struct rmsnorm s = {.t = t, .d = d, .dy = dy, .x = x, .weight = weight, .rstd = rstd, .accumulate = accumulate, .dx = dx};
+    struct rmsnorm s = {
+        .t = t, .d = d, .dy = dy, .x = x, .weight = weight, .rstd = rstd, .accumulate = accumulate, .dx = dx};
 
     cpu_for_ranges(c, t, cpu_rows_grain(d), backward_rows, &s);
 }
 
-void VEC_LEVEL(rmsnorm_backward_weight_float32)(struct kernel_context *c, int64_t t, int64_t d, const void *dy, const void *x,
-                                                const void *rstd, void *dweight)
+void VEC_LEVEL(rmsnorm_backward_weight_float32)(struct kernel_context *c, int64_t t, int64_t d, const void *dy,
+                                                const void *x, const void *rstd, void *dweight)
 {
     struct rmsnorm s = {.t = t, .d = d, .dy = dy, .x = x, .rstd = rstd, .dweight = dweight};
 

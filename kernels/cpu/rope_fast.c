@@ -31,11 +31,18 @@ static void rope_rows(void *arg, int64_t begin, int64_t end)
         }
 }
 
-void VEC_LEVEL(rope_float32)(struct kernel_context *c, int64_t t, int64_t heads, int64_t head_dim, int64_t ld, const void *cos_table,
-                             const void *sin_table, const int32_t *positions, bool inverse, void *x)
+void VEC_LEVEL(rope_float32)(struct kernel_context *c, int64_t t, int64_t heads, int64_t head_dim, int64_t ld,
+                             const void *cos_table, const void *sin_table, const int32_t *positions, bool inverse,
+                             void *x)
 {
-    struct rope s = {.heads = heads, .half = head_dim / 2, .ld = ld, .cos_table = cos_table, .sin_table = sin_table,
-                     .positions = positions, .inverse = inverse, .x = x};
+    struct rope s = {.heads = heads,
+                     .half = head_dim / 2,
+                     .ld = ld,
+                     .cos_table = cos_table,
+                     .sin_table = sin_table,
+                     .positions = positions,
+                     .inverse = inverse,
+                     .x = x};
 
     cpu_for_ranges(c, t, cpu_rows_grain(heads * head_dim), rope_rows, &s);
 }

@@ -42,7 +42,8 @@ static void NAME(swiglu_backward_range)(void *arg, int64_t begin, int64_t end)
     }
 }
 
-void NAME(swiglu_backward)(struct kernel_context *c, int64_t n, const void *dh, const void *gate, const void *up, void *dgate, void *dup)
+void NAME(swiglu_backward)(struct kernel_context *c, int64_t n, const void *dh, const void *gate, const void *up,
+                           void *dgate, void *dup)
 {
     struct NAME(swiglu) s = {.gate = gate, .up = up, .dh = dh, .dgate = dgate, .dup = dup};
 

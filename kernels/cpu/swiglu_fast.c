@@ -32,7 +32,8 @@ static void backward_range(void *arg, int64_t begin, int64_t end)
     vec one = vec_of(1);
 
     for (int64_t i = begin; i < end; i += VEC_WIDTH) {
-        vec z = vec_load_n(s->gate + i, end - i), up = vec_load_n(s->up + i, end - i), dh = vec_load_n(s->dh + i, end - i);
+        vec z = vec_load_n(s->gate + i, end - i), up = vec_load_n(s->up + i, end - i),
+            dh = vec_load_n(s->dh + i, end - i);
         vec sigma = sigmoid(z), slope = vec_mul(sigma, vec_fma(z, vec_sub(one, sigma), one));
 
         vec_store_n(s->dgate + i, end - i, vec_mul(vec_mul(dh, up), slope));
@@ -47,8 +48,8 @@ void VEC_LEVEL(swiglu_forward_float32)(struct kernel_context *c, int64_t n, cons
     cpu_for_ranges(c, n, cpu_rows_grain(1), forward_range, &s);
 }
 
-void VEC_LEVEL(swiglu_backward_float32)(struct kernel_context *c, int64_t n, const void *dh, const void *gate, const void *up,
-                                        void *dgate, void *dup)
+void VEC_LEVEL(swiglu_backward_float32)(struct kernel_context *c, int64_t n, const void *dh, const void *gate,
+                                        const void *up, void *dgate, void *dup)
 {
     struct swiglu s = {.gate = gate, .up = up, .dh = dh, .dgate = dgate, .dup = dup};
 

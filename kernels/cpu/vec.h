@@ -2,9 +2,10 @@
 /*
  * Vectors of the instruction set a file is compiled for, so that one source serves AVX2 and AVX-512.
  *
- * A `vec` holds VEC_WIDTH floats, a `vecd` VECD_WIDTH doubles. The functions are single instructions or short fixed sequences of them;
- * sums across a vector always add in the same tree, so results differ between widths but never between runs.
- * Included only by <family>_fast.c, which the Makefile compiles once for each instruction set; VEC_LEVEL(name) is name_avx2 or name_avx512.
+ * A `vec` holds VEC_WIDTH floats, a `vecd` VECD_WIDTH doubles. The functions are single instructions or short fixed
+ * sequences of them; sums across a vector always add in the same tree, so results differ between widths but never
+ * between runs. Included only by <family>_fast.c, which the Makefile compiles once for each instruction set;
+ * VEC_LEVEL(name) is name_avx2 or name_avx512.
  */
 #ifndef KERNELS_CPU_VEC_H
 #define KERNELS_CPU_VEC_H
@@ -38,7 +39,7 @@ INLINE vec vec_sub(vec a, vec b) { return _mm512_sub_ps(a, b); }
 INLINE vec vec_mul(vec a, vec b) { return _mm512_mul_ps(a, b); }
 INLINE vec vec_div(vec a, vec b) { return _mm512_div_ps(a, b); }
 INLINE vec vec_sqrt(vec a) { return _mm512_sqrt_ps(a); }
-INLINE vec vec_max(vec a, vec b) { return _mm512_max_ps(a, b); }               /* b where either is NaN */
+INLINE vec vec_max(vec a, vec b) { return _mm512_max_ps(a, b); } /* b where either is NaN */
 INLINE vec vec_min(vec a, vec b) { return _mm512_min_ps(a, b); }
 INLINE vec vec_fma(vec a, vec b, vec c) { return _mm512_fmadd_ps(a, b, c); }   /* a b + c */
 INLINE vec vec_fnma(vec a, vec b, vec c) { return _mm512_fnmadd_ps(a, b, c); } /* c - a b */
@@ -77,7 +78,8 @@ INLINE vec vec_load(const float *p) { return _mm256_loadu_ps(p); }
 INLINE void vec_store(float *p, vec x) { _mm256_storeu_ps(p, x); }
 INLINE vec_mask vec_first(int64_t n) /* lanes [0, n) */
 {
-    return _mm256_castsi256_ps(_mm256_cmpgt_epi32(_mm256_set1_epi32((int)n), _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7)));
+    return _mm256_castsi256_ps(
+        _mm256_cmpgt_epi32(_mm256_set1_epi32((int)n), _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7)));
 }
 INLINE vec vec_load_some(const float *p, vec_mask m) { return _mm256_maskload_ps(p, _mm256_castps_si256(m)); }
 INLINE void vec_store_some(float *p, vec_mask m, vec x) { _mm256_maskstore_ps(p, _mm256_castps_si256(m), x); }
@@ -88,7 +90,7 @@ INLINE vec vec_sub(vec a, vec b) { return _mm256_sub_ps(a, b); }
 INLINE vec vec_mul(vec a, vec b) { return _mm256_mul_ps(a, b); }
 INLINE vec vec_div(vec a, vec b) { return _mm256_div_ps(a, b); }
 INLINE vec vec_sqrt(vec a) { return _mm256_sqrt_ps(a); }
-INLINE vec vec_max(vec a, vec b) { return _mm256_max_ps(a, b); }               /* b where either is NaN */
+INLINE vec vec_max(vec a, vec b) { return _mm256_max_ps(a, b); } /* b where either is NaN */
 INLINE vec vec_min(vec a, vec b) { return _mm256_min_ps(a, b); }
 INLINE vec vec_fma(vec a, vec b, vec c) { return _mm256_fmadd_ps(a, b, c); }   /* a b + c */
 INLINE vec vec_fnma(vec a, vec b, vec c) { return _mm256_fnmadd_ps(a, b, c); } /* c - a b */
@@ -115,7 +117,8 @@ INLINE vecd vecd_fma(vecd a, vecd b, vecd c) { return _mm256_fmadd_pd(a, b, c); 
 
 #endif
 
-/* The first n floats at p, zero for the others. Halves have a way of their own: stores through masks are slow on some processors. */
+/* The first n floats at p, zero for the others. Halves have a way of their own: stores through masks are slow on some
+ * processors. */
 INLINE vec vec_load_n(const float *p, int64_t n)
 {
     if (n >= VEC_WIDTH) return vec_load(p);
@@ -199,7 +202,8 @@ INLINE vec vec_exp2(vec x)
     return vec_mul(vec_exp2_small(vec_sub(y, n)), vec_power_of_2(n));
 }
 
-/* e^x: 0 below -87.6, at most 2^127, NaN for NaN. ln 2 is taken off in two parts (Cody, Waite 1980), so that large |x| keep their digits. */
+/* e^x: 0 below -87.6, at most 2^127, NaN for NaN. ln 2 is taken off in two parts (Cody, Waite 1980), so that large |x|
+ * keep their digits. */
 INLINE vec vec_exp(vec x)
 {
     vec y = vec_min(vec_of(88.0f), vec_max(vec_of(-88.0f), x)), n = vec_round(vec_mul(y, vec_of(0x1.715476p+0f)));

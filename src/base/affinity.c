@@ -9,10 +9,7 @@
 
 _Static_assert(sizeof(cpu_set_t) == sizeof(struct affinity_mask), "a mask is as large as the C library's");
 
-static bool has_core(const struct affinity_mask *mask, int core)
-{
-    return mask->words[core / 64] >> (core % 64) & 1;
-}
+static bool has_core(const struct affinity_mask *mask, int core) { return mask->words[core / 64] >> (core % 64) & 1; }
 
 err_t affinity_get(struct affinity_mask *out, struct error *e)
 {
@@ -74,8 +71,7 @@ void affinity_plan(const struct affinity_mask *masks, int local_rank, int local_
                  "%d rank%s with %d thread%s each share %d core%s: they will take turns and slow each other "
                  "down; start fewer ranks or "
                  "threads%s",
-                 sharers, sharers == 1 ? "" : "s", out->threads, out->threads == 1 ? "" : "s", n,
-                 n == 1 ? "" : "s",
+                 sharers, sharers == 1 ? "" : "s", out->threads, out->threads == 1 ? "" : "s", n, n == 1 ? "" : "s",
                  sharers == 1 && local_size > 1
                      ? ", or let the launcher give each rank more cores (mpirun --bind-to none)"
                      : "");

@@ -7,12 +7,12 @@
 #include <stddef.h>
 
 /* enum name, bytes, name in configurations and messages, name in safetensors files */
-#define DTYPES(X)                                                                                           \
-    X(DTYPE_FLOAT32, 4, "float32", "F32")                                                                   \
-    X(DTYPE_FLOAT64, 8, "float64", "F64")                                                                   \
-    X(DTYPE_BFLOAT16, 2, "bfloat16", "BF16")                                                                \
-    X(DTYPE_INT32, 4, "int32", "I32")                                                                       \
-    X(DTYPE_INT64, 8, "int64", "I64")                                                                       \
+#define DTYPES(X)                                                                                                      \
+    X(DTYPE_FLOAT32, 4, "float32", "F32")                                                                              \
+    X(DTYPE_FLOAT64, 8, "float64", "F64")                                                                              \
+    X(DTYPE_BFLOAT16, 2, "bfloat16", "BF16")                                                                           \
+    X(DTYPE_INT32, 4, "int32", "I32")                                                                                  \
+    X(DTYPE_INT64, 8, "int64", "I64")                                                                                  \
     X(DTYPE_UINT8, 1, "uint8", "U8")
 
 enum dtype {

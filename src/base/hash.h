@@ -6,7 +6,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* CRC-32C (Castagnoli, RFC 3720 appendix B.4): crc = 0 to start, or an earlier result to go on. Uses SSE4.2 where present. */
+/* CRC-32C (Castagnoli, RFC 3720 appendix B.4): crc = 0 to start, or an earlier result to go on. Uses SSE4.2 where
+ * present. */
 uint32_t hash_crc32c(uint32_t crc, const void *bytes, size_t n);
 
 /* FNV-1a, 64 bit (draft-eastlake-fnv): for identities and keys. h = HASH_FNV_START to start. */

@@ -36,9 +36,11 @@ static err_t open_file(const char *path, int *fd, struct stat *st, struct error 
 
     *fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
     if (*fd < 0) return io_fail(e, "open", path);
-    if (fstat(*fd, st)) rc = io_fail(e, "look at", path);
+    if (fstat(*fd, st))
+        rc = io_fail(e, "look at", path);
     else if (!S_ISREG(st->st_mode))
-        rc = FAIL(e, ERR_FORMAT, "%s is a %s, not a file: move it away", path, S_ISDIR(st->st_mode) ? "folder" : "pipe or device");
+        rc = FAIL(e, ERR_FORMAT, "%s is a %s, not a file: move it away", path,
+                  S_ISDIR(st->st_mode) ? "folder" : "pipe or device");
     if (rc) {
         close(*fd);
         *fd = -1;
@@ -81,12 +83,16 @@ err_t io_read_file_up_to(const char *path, int64_t most_bytes, struct str *out, 
     if (rc) return rc;
     if (st.st_size > most_bytes) {
         close(fd);
-        return FAIL(e, ERR_FORMAT, "%s has %lld bytes; more than %lld are no such file", path, (long long)st.st_size, (long long)most_bytes);
+        return FAIL(e, ERR_FORMAT, "%s has %lld bytes; more than %lld are no such file", path, (long long)st.st_size,
+                    (long long)most_bytes);
     }
     return read_rest(fd, path, out, e);
 }
 
-err_t io_read_file(const char *path, struct str *out, struct error *e) { return io_read_file_up_to(path, INT64_MAX, out, e); }
+err_t io_read_file(const char *path, struct str *out, struct error *e)
+{
+    return io_read_file_up_to(path, INT64_MAX, out, e);
+}
 
 err_t io_read_stream(const char *path, struct str *out, struct error *e)
 {
@@ -250,8 +256,10 @@ err_t io_list(const char *folder, struct arena *a, char ***out, int *n, struct e
         if (count == capacity) {
             capacity = capacity ? 2 * capacity : 32;
             kept = mem_resize(names, (size_t)capacity, sizeof *names);
-            if (!kept) rc = FAIL(e, ERR_MEMORY, "out of memory while listing %s", folder);
-            else names = kept;
+            if (!kept)
+                rc = FAIL(e, ERR_MEMORY, "out of memory while listing %s", folder);
+            else
+                names = kept;
         }
         if (!rc && !(names[count++] = arena_strdup(a, entry->d_name)))
             rc = FAIL(e, ERR_MEMORY, "out of memory while listing %s", folder);
@@ -260,8 +268,10 @@ err_t io_list(const char *folder, struct arena *a, char ***out, int *n, struct e
     if (!rc && count) {
         qsort(names, (size_t)count, sizeof *names, by_name);
         *out = arena_array(a, (size_t)count, sizeof *names);
-        if (*out) memcpy(*out, names, (size_t)count * sizeof *names);
-        else rc = FAIL(e, ERR_MEMORY, "out of memory while listing %s", folder);
+        if (*out)
+            memcpy(*out, names, (size_t)count * sizeof *names);
+        else
+            rc = FAIL(e, ERR_MEMORY, "out of memory while listing %s", folder);
     }
     if (!rc) *n = count;
     mem_free(names);

@@ -2,9 +2,10 @@
 /*
  * JSON texts are written through these few functions and read through the jansson library.
  *
- * Writing appends to a struct str; commas are placed by the caller-visible rule that every json_key / json_*_value in a container
- * first adds the comma it needs. Text that is not valid UTF-8 is written with U+FFFD in place of the bad bytes. Non-finite numbers
- * have no JSON form: they are written as the strings "NaN", "Infinity" and "-Infinity", which readers of run.jsonl know.
+ * Writing appends to a struct str; commas are placed by the caller-visible rule that every json_key / json_*_value in a
+ * container first adds the comma it needs. Text that is not valid UTF-8 is written with U+FFFD in place of the bad
+ * bytes. Non-finite numbers have no JSON form: they are written as the strings "NaN", "Infinity" and "-Infinity", which
+ * readers of run.jsonl know.
  */
 #ifndef BASE_JSON_H
 #define BASE_JSON_H
@@ -30,8 +31,8 @@ void json_member_int(struct str *s, const char *key, int64_t value);
 void json_member_number(struct str *s, const char *key, double value);
 void json_member_bool(struct str *s, const char *key, bool value);
 
-/* A text that strtod reads back to exactly `value`: whole numbers below 1e15 in full, others as the shortest "%.{1..17}g"; out has at
- * least 32 bytes. */
+/* A text that strtod reads back to exactly `value`: whole numbers below 1e15 in full, others as the shortest
+ * "%.{1..17}g"; out has at least 32 bytes. */
 void json_shortest(double value, char *out);
 
 #endif

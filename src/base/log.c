@@ -115,14 +115,14 @@ static void emit_format(struct log *l, enum log_level level, const char *format,
     emit(l, level, text, text);
 }
 
-#define LEVEL_FUNCTION(name, level)                                                                         \
-    void name(struct log *l, const char *format, ...)                                                       \
-    {                                                                                                       \
-        va_list args;                                                                                       \
-                                                                                                            \
-        va_start(args, format);                                                                             \
-        emit_format(l, level, format, args);                                                                \
-        va_end(args);                                                                                       \
+#define LEVEL_FUNCTION(name, level)                                                                                    \
+    void name(struct log *l, const char *format, ...)                                                                  \
+    {                                                                                                                  \
+        va_list args;                                                                                                  \
+                                                                                                                       \
+        va_start(args, format);                                                                                        \
+        emit_format(l, level, format, args);                                                                           \
+        va_end(args);                                                                                                  \
     }
 LEVEL_FUNCTION(log_debug, LOG_DEBUG)
 LEVEL_FUNCTION(log_info, LOG_INFO)

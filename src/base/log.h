@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Lines for people: one `struct log` per rank, passed in contexts. A line goes to the rank's file (plain) and, when this rank is
- * shown (LOG_RANK), to the terminal with the prefix "[rankN]: ". Each line is one write(2), so lines of ranks never mix.
- * All functions may be called from any thread; a NULL log swallows everything.
+ * Lines for people: one `struct log` per rank, passed in contexts. A line goes to the rank's file (plain) and, when
+ * this rank is shown (LOG_RANK), to the terminal with the prefix "[rankN]: ". Each line is one write(2), so lines of
+ * ranks never mix. All functions may be called from any thread; a NULL log swallows everything.
  */
 #ifndef BASE_LOG_H
 #define BASE_LOG_H
@@ -15,14 +15,14 @@
 enum log_level { LOG_DEBUG, LOG_INFO, LOG_WARNING, LOG_ERROR };
 
 struct log {
-    int file_fd;       /* -1: none */
-    int terminal_fd;   /* -1: this rank is not shown */
-    int rank;          /* -1: no prefix (a program outside a job) */
-    bool use_colour;   /* of the terminal */
-    bool can_redraw;   /* the terminal accepts a status line that is drawn again below the last line */
+    int file_fd;     /* -1: none */
+    int terminal_fd; /* -1: this rank is not shown */
+    int rank;        /* -1: no prefix (a program outside a job) */
+    bool use_colour; /* of the terminal */
+    bool can_redraw; /* the terminal accepts a status line that is drawn again below the last line */
     enum log_level level;
     pthread_mutex_t lock;
-    char status[256];  /* drawn now, "" = none */
+    char status[256]; /* drawn now, "" = none */
 };
 
 void log_init(struct log *l, int terminal_fd, int rank); /* no file; colours and redrawing off */

@@ -14,12 +14,12 @@
 
 #include "base/error.h"
 
-void *mem_alloc(size_t bytes);                       /* not zeroed; mem_alloc(0) gives a valid pointer */
-void *mem_zalloc(size_t count, size_t bytes);        /* zeroed, count * bytes with overflow check */
+void *mem_alloc(size_t bytes);                /* not zeroed; mem_alloc(0) gives a valid pointer */
+void *mem_zalloc(size_t count, size_t bytes); /* zeroed, count * bytes with overflow check */
 void *mem_resize(void *old, size_t count, size_t bytes);
-void *mem_aligned(size_t alignment, size_t bytes);   /* alignment: a power of two; free with mem_free */
+void *mem_aligned(size_t alignment, size_t bytes); /* alignment: a power of two; free with mem_free */
 char *mem_strdup(const char *s);
-void mem_free(void *p);                              /* NULL is fine */
+void mem_free(void *p); /* NULL is fine */
 
 /* Tests only: the n-th allocation from now (0 = the next one) in any thread returns NULL, once. Negative disarms.
  * mem_fault_fired() says whether it did. */

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Worker threads; see pool.h. Workers spin briefly before they sleep, because kernels follow each other within microseconds.
+ * Worker threads; see pool.h. Workers spin briefly before they sleep, because kernels follow each other within
+ * microseconds.
  *
- * A worker joins a loop before it looks at it. The caller closes the loop when no chunk is left, and waits only for those who joined: a
- * worker that the system has no core for at the moment is not waited for, unless it holds a chunk.
+ * A worker joins a loop before it looks at it. The caller closes the loop when no chunk is left, and waits only for
+ * those who joined: a worker that the system has no core for at the moment is not waited for, unless it holds a chunk.
  */
 #include "base/pool.h"
 
@@ -26,8 +27,8 @@ struct pool {
     void *arg;
     int64_t n_chunks;
     atomic_long next_chunk;
-    _Atomic uint64_t state;   /* LOOP * number of the loop, + CLOSED while nobody may join it, + workers that joined */
-    atomic_int finished;      /* of those who joined */
+    _Atomic uint64_t state; /* LOOP * number of the loop, + CLOSED while nobody may join it, + workers that joined */
+    atomic_int finished;    /* of those who joined */
     atomic_bool stop;
 };
 
@@ -68,11 +69,13 @@ static void *worker(void *arg)
     for (;;) {
         for (int i = 0; i < SPIN_ROUNDS && !is_called(p, seen); i++) relax();
         pthread_mutex_lock(&p->lock);
-        if (!is_called(p, seen)) pthread_cond_wait(&p->wake, &p->lock); /* once: woken too late, it spins again before it sleeps */
+        if (!is_called(p, seen))
+            pthread_cond_wait(&p->wake, &p->lock); /* once: woken too late, it spins again before it sleeps */
         pthread_mutex_unlock(&p->lock);
         if (atomic_load(&p->stop)) return NULL;
         state = atomic_load(&p->state);
-        if (state & CLOSED || state / LOOP == seen || !atomic_compare_exchange_strong(&p->state, &state, state + 1)) continue;
+        if (state & CLOSED || state / LOOP == seen || !atomic_compare_exchange_strong(&p->state, &state, state + 1))
+            continue;
         seen = state / LOOP;
         take_chunks(p);
         atomic_fetch_add(&p->finished, 1);

@@ -2,9 +2,10 @@
 /*
  * A fixed set of worker threads that share loops.
  *
- * pool_run() calls task(arg, chunk) for every chunk in [0, n_chunks), each exactly once, on the workers and the caller, and returns
- * when all are done. Which thread takes which chunk is open: a task's result must depend on its chunk alone, so that results do not
- * depend on the number of threads. One caller at a time; tasks must not call pool_run on the same pool.
+ * pool_run() calls task(arg, chunk) for every chunk in [0, n_chunks), each exactly once, on the workers and the caller,
+ * and returns when all are done. Which thread takes which chunk is open: a task's result must depend on its chunk
+ * alone, so that results do not depend on the number of threads. One caller at a time; tasks must not call pool_run on
+ * the same pool.
  */
 #ifndef BASE_POOL_H
 #define BASE_POOL_H

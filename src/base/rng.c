@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Counter-based random numbers; see rng.h. Compiled with -ffp-contract=off, like everything that must give the same bits. */
+/* Counter-based random numbers; see rng.h. Compiled with -ffp-contract=off, like everything that must give the same
+ * bits. */
 #include "base/rng.h"
 
 #include <math.h>
@@ -35,7 +36,8 @@ static inline void next_key(struct rng_key *key)
 
 void rng_block(struct rng_key key, uint64_t element, uint64_t attempt, uint32_t out[4])
 {
-    uint32_t c0 = (uint32_t)element, c1 = (uint32_t)(element >> 32), c2 = (uint32_t)attempt, c3 = (uint32_t)(attempt >> 32);
+    uint32_t c0 = (uint32_t)element, c1 = (uint32_t)(element >> 32), c2 = (uint32_t)attempt,
+             c3 = (uint32_t)(attempt >> 32);
 
     for (int r = 0; r < ROUNDS; r++, next_key(&key)) round_of(key, &c0, &c1, &c2, &c3);
     out[0] = c0, out[1] = c1, out[2] = c2, out[3] = c3;
@@ -69,11 +71,12 @@ uint64_t rng_below(struct rng_key key, uint64_t element, uint64_t bound)
     return x % bound;
 }
 
-/* Normal deviates are made in batches, each step of the formula for the whole batch: a single one waits for every addition of its
- * series, which takes five times as long. */
+/* Normal deviates are made in batches, each step of the formula for the whole batch: a single one waits for every
+ * addition of its series, which takes five times as long. */
 enum { BATCH = 256 };
 
-/* Natural logarithms of x in (0, 1], to about 2 ulp: x = m * 2^e with m in [sqrt(1/2), sqrt(2)), log m = 2 atanh((m-1)/(m+1)). */
+/* Natural logarithms of x in (0, 1], to about 2 ulp: x = m * 2^e with m in [sqrt(1/2), sqrt(2)), log m = 2
+ * atanh((m-1)/(m+1)). */
 static void portable_logs(int n, const double *x, double *out)
 {
     static const double coefficient[] = {1.0 / 23, 1.0 / 21, 1.0 / 19, 1.0 / 17, 1.0 / 15, 1.0 / 13,
@@ -102,7 +105,8 @@ static void portable_logs(int n, const double *x, double *out)
 }
 
 /* rng_block for first + index[0..n), word by word. */
-static void blocks(struct rng_key key, uint64_t first, uint64_t attempt, int n, const int *index, uint32_t out[4][BATCH])
+static void blocks(struct rng_key key, uint64_t first, uint64_t attempt, int n, const int *index,
+                   uint32_t out[4][BATCH])
 {
     for (int i = 0; i < n; i++) {
         uint64_t element = first + (uint64_t)index[i];
@@ -117,7 +121,8 @@ static void blocks(struct rng_key key, uint64_t first, uint64_t attempt, int n, 
 }
 
 /* One attempt for `n` elements, first + index[0..n). Those that it rejects stay in index; their number is returned. */
-static int attempt_normals(struct rng_key key, uint64_t first, uint64_t attempt, int n, int *index, double std, double cut, double *out)
+static int attempt_normals(struct rng_key key, uint64_t first, uint64_t attempt, int n, int *index, double std,
+                           double cut, double *out)
 {
     uint32_t r[4][BATCH];
     double u[BATCH], s[BATCH], log_s[BATCH];
@@ -143,8 +148,10 @@ static int attempt_normals(struct rng_key key, uint64_t first, uint64_t attempt,
     portable_logs(n_accepted, s, log_s);
     for (int i = 0; i < n_accepted; i++) s[i] = std * (u[i] * sqrt(-2.0 * log_s[i] / s[i]));
     for (int i = 0; i < n_accepted; i++) {
-        if (cut <= 0.0 || (s[i] >= -cut && s[i] <= cut)) out[accepted[i]] = s[i];
-        else index[n_rejected++] = accepted[i];
+        if (cut <= 0.0 || (s[i] >= -cut && s[i] <= cut))
+            out[accepted[i]] = s[i];
+        else
+            index[n_rejected++] = accepted[i];
     }
     return n_rejected;
 }

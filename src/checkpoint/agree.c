@@ -12,8 +12,7 @@ err_t checkpoint_agree(struct comm *c, err_t mine, struct error *e)
         int64_t code;
         char message[ERROR_MESSAGE_BYTES];
     } told = {0};
-    int64_t worst =
-        mine ? c->size - c->rank : 0; /* the maximum over the ranks names the lowest that failed */
+    int64_t worst = mine ? c->size - c->rank : 0; /* the maximum over the ranks names the lowest that failed */
     int failed;
     err_t rc;
 
@@ -32,8 +31,7 @@ err_t checkpoint_agree(struct comm *c, err_t mine, struct error *e)
     return FAIL(e, (err_t)told.code, "rank %d: %s", failed, told.message);
 }
 
-err_t checkpoint_gather_texts(struct comm *c, const struct str *mine, char **out, size_t *block_bytes,
-                              struct error *e)
+err_t checkpoint_gather_texts(struct comm *c, const struct str *mine, char **out, size_t *block_bytes, struct error *e)
 {
     int64_t longest = (int64_t)mine->length;
     char *all = NULL, *own;

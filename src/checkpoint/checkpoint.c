@@ -10,10 +10,7 @@ static const char *const kind_names[] = {
 #undef X
 };
 
-const char *checkpoint_kind_name(enum checkpoint_kind kind)
-{
-    return kind_names[kind];
-}
+const char *checkpoint_kind_name(enum checkpoint_kind kind) { return kind_names[kind]; }
 
 bool checkpoint_kind_parse(const char *name, enum checkpoint_kind *out)
 {
@@ -32,10 +29,7 @@ bool checkpoint_id_ok(const char *id)
     return n > 0 && n < CHECKPOINT_ID_BYTES && !id[n];
 }
 
-int64_t checkpoint_tensor_rows(const struct checkpoint_tensor *t)
-{
-    return t->n_dims ? t->dim[0] : 1;
-}
+int64_t checkpoint_tensor_rows(const struct checkpoint_tensor *t) { return t->n_dims ? t->dim[0] : 1; }
 
 int64_t checkpoint_tensor_row_bytes(const struct checkpoint_tensor *t)
 {

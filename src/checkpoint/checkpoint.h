@@ -17,8 +17,8 @@
 
 enum { CHECKPOINT_ID_BYTES = 16, CHECKPOINT_PATH_BYTES = 4096 };
 
-#define CHECKPOINT_KINDS(X)                                                                                  \
-    X(CHECKPOINT_PARAMETERS, "parameters")                                                                   \
+#define CHECKPOINT_KINDS(X)                                                                                            \
+    X(CHECKPOINT_PARAMETERS, "parameters")                                                                             \
     X(CHECKPOINT_OPTIMIZER, "optimizer")
 
 enum checkpoint_kind {
@@ -61,8 +61,8 @@ struct checkpoint_state {
     int64_t schedule_step;  /* position in the learning-rate schedule */
     uint64_t data_hash, tokenizer_hash; /* of the text that the cursor counts in, and of what made tokens of it;
                                            0 = not known */
-    bool unhealthy;         /* the last loss or gradient norm was not finite; save also sets it for non-finite
-                               parameters */
+    bool unhealthy; /* the last loss or gradient norm was not finite; save also sets it for non-finite
+                       parameters */
 };
 
 /* The mesh a checkpoint was written on, for messages and reports: rows are stored by range, so loading does

@@ -76,10 +76,7 @@ const struct file_ops file_ops_system = {
     .exchange = system_exchange,
 };
 
-static const struct file_ops *ops_of(const struct file_ops *o)
-{
-    return o ? o : &file_ops_system;
-}
+static const struct file_ops *ops_of(const struct file_ops *o) { return o ? o : &file_ops_system; }
 
 err_t file_create(const struct file_ops *o, const char *path, int *fd, struct error *e)
 {
@@ -88,8 +85,7 @@ err_t file_create(const struct file_ops *o, const char *path, int *fd, struct er
     return *fd < 0 ? io_fail(e, "create", path) : ERR_NONE;
 }
 
-err_t file_write(const struct file_ops *o, int fd, const void *bytes, size_t n, const char *path,
-                 struct error *e)
+err_t file_write(const struct file_ops *o, int fd, const void *bytes, size_t n, const char *path, struct error *e)
 {
     const char *p = bytes;
 

@@ -20,8 +20,7 @@ struct file_ops {
     int (*close)(void *context, int fd);
     int (*make_folder)(void *context, const char *path);
     int (*sync_folder)(void *context, const char *path);
-    int (*rename)(void *context, const char *from,
-                  const char *to); /* `to` must not exist as a filled folder */
+    int (*rename)(void *context, const char *from, const char *to); /* `to` must not exist as a filled folder */
     int (*exchange)(void *context, const char *a,
                     const char *b); /* swaps two folders; ENOSYS or EINVAL where it cannot be done */
 };

@@ -81,8 +81,7 @@ out:
 }
 
 /* The names step-N in a folder by rising N; *steps and *names live in the arena. */
-static err_t list_steps(const char *folder, struct arena *a, int64_t **steps, char ***paths, int *n,
-                        struct error *e)
+static err_t list_steps(const char *folder, struct arena *a, int64_t **steps, char ***paths, int *n, struct error *e)
 {
     char **names;
     int n_names;
@@ -113,8 +112,8 @@ static err_t list_steps(const char *folder, struct arena *a, int64_t **steps, ch
     return ERR_NONE;
 }
 
-static err_t find_step(const char *folder, int64_t load_step, const char *run_id,
-                       struct checkpoint_found *out, struct error *e)
+static err_t find_step(const char *folder, int64_t load_step, const char *run_id, struct checkpoint_found *out,
+                       struct error *e)
 {
     struct arena a = {0};
     struct str have = {0};
@@ -146,8 +145,8 @@ out:
 }
 
 /* The newest healthy one, else the newest. */
-static err_t find_newest(const char *folder, const char *run_id, struct checkpoint_found *out,
-                         struct str *notes, struct error *e)
+static err_t find_newest(const char *folder, const char *run_id, struct checkpoint_found *out, struct str *notes,
+                         struct error *e)
 {
     struct checkpoint_found *now = mem_zalloc(1, sizeof *now);
     struct error why = {0};
@@ -183,11 +182,10 @@ static err_t find_newest(const char *folder, const char *run_id, struct checkpoi
     }
     rc = ERR_NONE;
     if (out->step < 0 && damaged)
-        rc =
-            FAIL(e, ERR_FORMAT,
-                 "%s holds no checkpoint that can be loaded, but %s: damaged, or written by another program; "
-                 "move it away to start anew",
-                 folder, damaged);
+        rc = FAIL(e, ERR_FORMAT,
+                  "%s holds no checkpoint that can be loaded, but %s: damaged, or written by another program; "
+                  "move it away to start anew",
+                  folder, damaged);
 out:
     mem_free(now);
     arena_release(&a);
@@ -199,12 +197,10 @@ err_t checkpoint_find(const char *folder, int64_t load_step, const char *run_id,
 {
     memset(out, 0, sizeof *out);
     out->step = -1;
-    return load_step < 0 ? find_newest(folder, run_id, out, notes, e)
-                         : find_step(folder, load_step, run_id, out, e);
+    return load_step < 0 ? find_newest(folder, run_id, out, notes, e) : find_step(folder, load_step, run_id, out, e);
 }
 
-err_t checkpoint_find_initial(const char *path, struct checkpoint_found *out, struct str *notes,
-                              struct error *e)
+err_t checkpoint_find_initial(const char *path, struct checkpoint_found *out, struct str *notes, struct error *e)
 {
     struct arena a = {0};
     char *manifest = io_join(&a, path, "manifest.json");
@@ -224,8 +220,8 @@ err_t checkpoint_find_initial(const char *path, struct checkpoint_found *out, st
     return rc;
 }
 
-err_t checkpoint_list(const char *folder, struct arena *a, struct checkpoint_listed **out, int *n,
-                      struct str *notes, struct error *e)
+err_t checkpoint_list(const char *folder, struct arena *a, struct checkpoint_listed **out, int *n, struct str *notes,
+                      struct error *e)
 {
     struct checkpoint_found *now = mem_zalloc(1, sizeof *now);
     struct error why = {0};

@@ -52,8 +52,8 @@ struct checkpoint_listed {
 
 /* All complete ones, by rising step, in the arena; damaged ones are named in `notes` (may be NULL). A missing
  * folder holds none. */
-err_t checkpoint_list(const char *folder, struct arena *a, struct checkpoint_listed **out, int *n,
-                      struct str *notes, struct error *e) MUST_CHECK;
+err_t checkpoint_list(const char *folder, struct arena *a, struct checkpoint_listed **out, int *n, struct str *notes,
+                      struct error *e) MUST_CHECK;
 
 /*
  * Before a new run starts in a folder that holds checkpoints of earlier runs: moves every step-N that is not

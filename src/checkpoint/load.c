@@ -16,10 +16,10 @@
 
 bool checkpoint_part_parse(const char *name, enum checkpoint_part *out)
 {
-#define X(id, bit, text)                                                                                     \
-    if (strcmp(name, text) == 0) {                                                                           \
-        *out = id;                                                                                           \
-        return true;                                                                                         \
+#define X(id, bit, text)                                                                                               \
+    if (strcmp(name, text) == 0) {                                                                                     \
+        *out = id;                                                                                                     \
+        return true;                                                                                                   \
     }
     CHECKPOINT_PARTS(X)
 #undef X
@@ -72,11 +72,10 @@ static err_t settle_optimizer(struct load *l, struct error *e)
     rc = comm_all_reduce(l->c, "is an optimizer needed", &is_needed, 1, DTYPE_INT64, COMM_MAX, NULL, e);
     if (rc || is_there || !is_needed || !(l->parts & CHECKPOINT_PART_OPTIMIZER)) return rc;
     if (l->m.state.step > 0)
-        return FAIL(
-            e, ERR_CONFIG,
-            "%s holds the model only (checkpoint.last_save_model_only): to go on with a new optimizer, set "
-            "checkpoint.exclude_from_loading=optimizer",
-            l->path);
+        return FAIL(e, ERR_CONFIG,
+                    "%s holds the model only (checkpoint.last_save_model_only): to go on with a new optimizer, set "
+                    "checkpoint.exclude_from_loading=optimizer",
+                    l->path);
     l->parts &= ~(unsigned)CHECKPOINT_PART_OPTIMIZER;
     return ERR_NONE;
 }
@@ -95,8 +94,8 @@ static err_t mark_wanted(struct load *l, struct error *e)
         if (t) l->is_wanted[t - l->m.tensors] = 1;
     }
     if (!l->m.n_tensors) return ERR_NONE;
-    return comm_all_reduce(l->c, "tensors wanted", l->is_wanted, (size_t)l->m.n_tensors, DTYPE_INT64,
-                           COMM_MAX, NULL, e);
+    return comm_all_reduce(l->c, "tensors wanted", l->is_wanted, (size_t)l->m.n_tensors, DTYPE_INT64, COMM_MAX, NULL,
+                           e);
 }
 
 /* ---- what does not fit, all in one message ---- */
@@ -130,8 +129,7 @@ static void compare(const struct load *l, const struct checkpoint_tensor *t, str
         complain(missing, t->name, "");
         return;
     }
-    if (m->type == t->type && m->n_dims == t->n_dims &&
-        memcmp(m->dim, t->dim, (size_t)t->n_dims * sizeof *t->dim) == 0)
+    if (m->type == t->type && m->n_dims == t->n_dims && memcmp(m->dim, t->dim, (size_t)t->n_dims * sizeof *t->dim) == 0)
         return;
     str_add(&detail, " (");
     shape_text(&detail, m->type, m->dim, m->n_dims);
@@ -155,8 +153,7 @@ static err_t check_fit(const struct load *l, struct error *e)
     for (int i = 0; i < l->n_tensors; i++)
         if (is_asked_for(l, l->tensors[i].kind)) compare(l, &l->tensors[i], &all[0], &all[2]);
     for (int i = 0; i < l->m.n_tensors; i++)
-        if (is_asked_for(l, l->m.tensors[i].kind) && !l->is_wanted[i])
-            complain(&all[1], l->m.tensors[i].name, "");
+        if (is_asked_for(l, l->m.tensors[i].kind) && !l->is_wanted[i]) complain(&all[1], l->m.tensors[i].name, "");
     for (int k = 0; k < 3; k++) {
         if (!all[k].n) continue;
         str_addf(&report, "%s%d %s:%s", n ? "; " : "", all[k].n, all[k].heading, str_text(&all[k].text));
@@ -166,8 +163,7 @@ static err_t check_fit(const struct load *l, struct error *e)
     }
     rc = str_ok(&report, e);
     if (!rc && n)
-        rc = FAIL(e, ERR_CONFIG, "%s (model %s) does not fit this model: %s", l->path, l->m.model,
-                  str_text(&report));
+        rc = FAIL(e, ERR_CONFIG, "%s (model %s) does not fit this model: %s", l->path, l->m.model, str_text(&report));
     for (int k = 0; k < 3; k++) str_release(&all[k].text);
     str_release(&report);
     return rc;
@@ -254,8 +250,8 @@ static void take_state(const struct load *l, struct checkpoint_state *state)
     }
 }
 
-err_t checkpoint_load(const char *path, const struct checkpoint_tensor *tensors, int n_tensors,
-                      unsigned parts, struct checkpoint_state *state, struct comm *c, struct error *e)
+err_t checkpoint_load(const char *path, const struct checkpoint_tensor *tensors, int n_tensors, unsigned parts,
+                      struct checkpoint_state *state, struct comm *c, struct error *e)
 {
     struct load l = {.path = path, .tensors = tensors, .n_tensors = n_tensors, .parts = parts, .c = c};
     err_t rc;

@@ -12,10 +12,10 @@
 #include "comm/comm.h"
 
 /* The keys of checkpoint.exclude_from_loading; a part that is left out keeps what the caller put there. */
-#define CHECKPOINT_PARTS(X)                                                                                  \
-    X(CHECKPOINT_PART_OPTIMIZER, 1, "optimizer")   /* optimizer tensors and optimizer_step */                \
-    X(CHECKPOINT_PART_SCHEDULE, 2, "lr_scheduler") /* schedule_step */                                       \
-    X(CHECKPOINT_PART_DATA, 4, "dataloader")       /* epoch, sample, shuffle_seed */                         \
+#define CHECKPOINT_PARTS(X)                                                                                            \
+    X(CHECKPOINT_PART_OPTIMIZER, 1, "optimizer")   /* optimizer tensors and optimizer_step */                          \
+    X(CHECKPOINT_PART_SCHEDULE, 2, "lr_scheduler") /* schedule_step */                                                 \
+    X(CHECKPOINT_PART_DATA, 4, "dataloader")       /* epoch, sample, shuffle_seed */                                   \
     X(CHECKPOINT_PART_TRAIN, 8, "train_state")     /* step, tokens_seen, seed */
 
 enum checkpoint_part {
@@ -37,9 +37,8 @@ bool checkpoint_part_parse(const char *name, enum checkpoint_part *out);
  * piece that is read). A checkpoint of the model only (a seed, or last_save_model_only) has no optimizer: a
  * seed (step 0) loads without it, any other asks to exclude "optimizer".
  */
-err_t checkpoint_load(const char *path, const struct checkpoint_tensor *tensors, int n_tensors,
-                      unsigned parts, struct checkpoint_state *state, struct comm *c,
-                      struct error *e) MUST_CHECK;
+err_t checkpoint_load(const char *path, const struct checkpoint_tensor *tensors, int n_tensors, unsigned parts,
+                      struct checkpoint_state *state, struct comm *c, struct error *e) MUST_CHECK;
 
 /* Reads the whole checkpoint at `path` and compares every checksum; no memory beyond a buffer. *out_bytes:
  * bytes read. */

@@ -69,8 +69,8 @@ static err_t read_files(const struct reader *r, json_t *list)
         if (json_unpack_ex(v, &why, 0, "{s:s, s:I, s:I}", "name", &name, "bytes", &bytes, "crc32c", &crc))
             return bad(r, "files", &why);
         if (!*name || strchr(name, '/') || strcmp(name, ".") == 0 || strcmp(name, "..") == 0)
-            return FAIL(r->e, ERR_FORMAT, "%s: '%s' is not the name of a file in the checkpoint's folder",
-                        r->path, name);
+            return FAIL(r->e, ERR_FORMAT, "%s: '%s' is not the name of a file in the checkpoint's folder", r->path,
+                        name);
         if (bytes < 0 || crc < 0 || crc > UINT32_MAX)
             return FAIL(r->e, ERR_FORMAT, "%s: %s: size or checksum out of range", r->path, name);
         *f = (struct manifest_file){.bytes = (uint64_t)bytes, .crc32c = (uint32_t)crc};
@@ -93,8 +93,8 @@ static err_t read_pieces(const struct reader *r, struct manifest_tensor *t, json
     {
         json_int_t file, first, n, offset, bytes, crc;
 
-        if (json_unpack_ex(v, &why, 0, "{s:I, s:[I, I!], s:I, s:I, s:I}", "file", &file, "rows", &first, &n,
-                           "offset", &offset, "bytes", &bytes, "crc32c", &crc))
+        if (json_unpack_ex(v, &why, 0, "{s:I, s:[I, I!], s:I, s:I, s:I}", "file", &file, "rows", &first, &n, "offset",
+                           &offset, "bytes", &bytes, "crc32c", &crc))
             return bad(r, t->name, &why);
         if (file < 0 || file >= r->m->n_files - first_file || first < 0 || n < 1 || n > INT64_MAX - first ||
             offset < 0 || bytes < 0 || crc < 0 || crc > UINT32_MAX)
@@ -123,8 +123,7 @@ static err_t read_shape(const struct reader *r, struct manifest_tensor *t, const
         t->dim[d] = json_integer_value(v);
         if (!json_is_integer(v) || t->dim[d] < 0 ||
             (t->dim[d] && __builtin_mul_overflow(bytes, (uint64_t)t->dim[d], &bytes)) || bytes > INT64_MAX)
-            return FAIL(r->e, ERR_FORMAT, "%s: %s: dimension %d of the shape is out of range", r->path,
-                        t->name, d);
+            return FAIL(r->e, ERR_FORMAT, "%s: %s: dimension %d of the shape is out of range", r->path, t->name, d);
     }
     return ERR_NONE;
 }
@@ -137,8 +136,7 @@ static err_t read_tensors(const struct reader *r, json_t *list, int first_file)
     size_t i;
     err_t rc;
 
-    rc = grow(r, (void **)&m->tensors, m->n_tensors, json_array_size(list), &m->tensors_capacity,
-              sizeof *m->tensors);
+    rc = grow(r, (void **)&m->tensors, m->n_tensors, json_array_size(list), &m->tensors_capacity, sizeof *m->tensors);
     if (rc) return rc;
     json_array_foreach(list, i, v)
     {
@@ -147,14 +145,13 @@ static err_t read_tensors(const struct reader *r, json_t *list, int first_file)
         json_t *shape, *pieces;
 
         memset(t, 0, sizeof *t);
-        if (json_unpack_ex(v, &why, 0, "{s:s, s:s, s:s, s:o, s:o}", "name", &name, "kind", &kind, "dtype",
-                           &type, "shape", &shape, "pieces", &pieces))
+        if (json_unpack_ex(v, &why, 0, "{s:s, s:s, s:s, s:o, s:o}", "name", &name, "kind", &kind, "dtype", &type,
+                           "shape", &shape, "pieces", &pieces))
             return bad(r, "tensors", &why);
-        if (!*name || !checkpoint_kind_parse(kind, &t->kind) || !dtype_parse(type, &t->type) ||
-            !json_is_array(shape) || !json_is_array(pieces))
-            return FAIL(r->e, ERR_FORMAT,
-                        "%s: tensor '%s': unknown kind '%s' or dtype '%s', or no shape or pieces", r->path,
-                        name, kind, type);
+        if (!*name || !checkpoint_kind_parse(kind, &t->kind) || !dtype_parse(type, &t->type) || !json_is_array(shape) ||
+            !json_is_array(pieces))
+            return FAIL(r->e, ERR_FORMAT, "%s: tensor '%s': unknown kind '%s' or dtype '%s', or no shape or pieces",
+                        r->path, name, kind, type);
         rc = keep(r, name, &t->name);
         if (!rc) rc = read_shape(r, t, shape);
         if (!rc) rc = read_pieces(r, t, pieces, first_file);
@@ -172,10 +169,9 @@ static err_t read_state(const struct reader *r, json_t *state)
     int healthy;
 
     if (json_unpack_ex(state, &why, 0, "{s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s?I, s?I, s:b}", "step", &step,
-                       "tokens_seen", &tokens, "epoch", &epoch, "sample", &sample, "shuffle_seed",
-                       &shuffle_seed, "seed", &seed, "optimizer_step", &optimizer_step, "schedule_step",
-                       &schedule_step, "data_hash", &data_hash, "tokenizer_hash", &tokenizer_hash, "healthy",
-                       &healthy))
+                       "tokens_seen", &tokens, "epoch", &epoch, "sample", &sample, "shuffle_seed", &shuffle_seed,
+                       "seed", &seed, "optimizer_step", &optimizer_step, "schedule_step", &schedule_step, "data_hash",
+                       &data_hash, "tokenizer_hash", &tokenizer_hash, "healthy", &healthy))
         return bad(r, "state", &why);
     if (step < 0 || tokens < 0 || epoch < 0 || sample < 0 || optimizer_step < 0 || schedule_step < 0)
         return FAIL(r->e, ERR_FORMAT, "%s: state: a counter is negative", r->path);
@@ -201,11 +197,9 @@ static err_t read_mesh(const struct reader *r, json_t *mesh)
     const char *key;
     json_int_t world;
 
-    if (json_unpack_ex(mesh, &why, 0, "{s:I, s:o}", "world", &world, "axes", &axes))
-        return bad(r, "mesh", &why);
+    if (json_unpack_ex(mesh, &why, 0, "{s:I, s:o}", "world", &world, "axes", &axes)) return bad(r, "mesh", &why);
     if (world < 1 || world > INT32_MAX || !json_is_object(axes))
-        return FAIL(r->e, ERR_FORMAT, "%s: mesh: world is not a number of ranks, or axes is not an object",
-                    r->path);
+        return FAIL(r->e, ERR_FORMAT, "%s: mesh: world is not a number of ranks, or axes is not an object", r->path);
     m->world = (int)world;
     m->axes = arena_array(&m->arena, json_object_size(axes) + 1, sizeof *m->axes);
     if (!m->axes) return no_memory(r);
@@ -252,16 +246,16 @@ static err_t read_root(const struct reader *r, json_t *root)
         return bad(r, "not a checkpoint of ctitan", &why);
     if (version != MANIFEST_VERSION)
         return FAIL(r->e, ERR_FORMAT,
-                    "%s: format version %lld, this program reads version %d: use the version that wrote it",
-                    r->path, (long long)version, MANIFEST_VERSION);
-    if (json_unpack_ex(root, &why, 0, "{s:s, s:s, s:s, s:s, s:o, s:o, s:o, s:o, s:o}", "run_id", &run_id,
-                       "model", &model, "binary", &binary, "saved_at", &saved_at, "state", &state, "mesh",
-                       &mesh, "files", &files, "tensors", &tensors, "config", &config))
+                    "%s: format version %lld, this program reads version %d: use the version that wrote it", r->path,
+                    (long long)version, MANIFEST_VERSION);
+    if (json_unpack_ex(root, &why, 0, "{s:s, s:s, s:s, s:s, s:o, s:o, s:o, s:o, s:o}", "run_id", &run_id, "model",
+                       &model, "binary", &binary, "saved_at", &saved_at, "state", &state, "mesh", &mesh, "files",
+                       &files, "tensors", &tensors, "config", &config))
         return bad(r, "manifest", &why);
     if (!checkpoint_id_ok(run_id) || !json_is_array(files) || !json_is_array(tensors))
         return FAIL(r->e, ERR_FORMAT,
-                    "%s: run id '%s' is not 1..%d letters and digits, or files or tensors is not a list",
-                    r->path, run_id, CHECKPOINT_ID_BYTES - 1);
+                    "%s: run id '%s' is not 1..%d letters and digits, or files or tensors is not a list", r->path,
+                    run_id, CHECKPOINT_ID_BYTES - 1);
     rc = keep(r, run_id, &m->run_id);
     if (!rc) rc = keep(r, model, &m->model);
     if (!rc) rc = keep(r, binary, &m->binary);
@@ -351,13 +345,9 @@ static int by_first_row(const void *a, const void *b)
     return x->first_row < y->first_row ? -1 : x->first_row > y->first_row;
 }
 
-int64_t manifest_tensor_rows(const struct manifest_tensor *t)
-{
-    return t->n_dims ? t->dim[0] : 1;
-}
+int64_t manifest_tensor_rows(const struct manifest_tensor *t) { return t->n_dims ? t->dim[0] : 1; }
 
-static err_t check_cover(const struct manifest *m, struct manifest_tensor *t, const char *path,
-                         struct error *e)
+static err_t check_cover(const struct manifest *m, struct manifest_tensor *t, const char *path, struct error *e)
 {
     uint64_t row_bytes = dtype_bytes(t->type);
     int64_t at = 0;
@@ -373,8 +363,8 @@ static err_t check_cover(const struct manifest *m, struct manifest_tensor *t, co
                         (long long)(p->first_row < at ? p->first_row : at),
                         p->first_row < at ? "stored twice" : "missing");
         if (__builtin_mul_overflow((uint64_t)p->n_rows, row_bytes, &bytes) || bytes != p->bytes)
-            return FAIL(e, ERR_FORMAT, "%s: %s: rows %lld.. have %llu bytes, which does not fit their shape",
-                        path, t->name, (long long)p->first_row, (unsigned long long)p->bytes);
+            return FAIL(e, ERR_FORMAT, "%s: %s: rows %lld.. have %llu bytes, which does not fit their shape", path,
+                        t->name, (long long)p->first_row, (unsigned long long)p->bytes);
         if (p->offset > m->files[p->file].bytes || p->bytes > m->files[p->file].bytes - p->offset)
             return FAIL(e, ERR_FORMAT, "%s: %s: rows %lld.. lie outside the file %s", path, t->name,
                         (long long)p->first_row, m->files[p->file].name);
@@ -429,8 +419,7 @@ err_t manifest_finish(struct manifest *m, const char *path, struct error *e)
     return ERR_NONE;
 }
 
-const struct manifest_tensor *manifest_find(const struct manifest *m, enum checkpoint_kind kind,
-                                            const char *name)
+const struct manifest_tensor *manifest_find(const struct manifest *m, enum checkpoint_kind kind, const char *name)
 {
     struct manifest_tensor key = {.name = name, .kind = kind};
 

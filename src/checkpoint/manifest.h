@@ -58,8 +58,7 @@ struct manifest {
 
 /* Reads and checks everything: version, shapes, offsets inside files, pieces that cover each tensor once,
  * file names without a folder. `path`: for messages. On failure m is released. */
-err_t manifest_parse(struct manifest *m, const char *text, size_t n, const char *path,
-                     struct error *e) MUST_CHECK;
+err_t manifest_parse(struct manifest *m, const char *text, size_t n, const char *path, struct error *e) MUST_CHECK;
 void manifest_release(struct manifest *m);
 
 /* The text of manifest.json, whose last line is a checksum of all before it; check out with str_ok. */
@@ -70,8 +69,7 @@ err_t manifest_read_text(const char *checkpoint_path, struct str *out, struct er
 err_t manifest_read(struct manifest *m, const char *checkpoint_path, struct error *e) MUST_CHECK;
 
 /* NULL: none */
-const struct manifest_tensor *manifest_find(const struct manifest *m, enum checkpoint_kind kind,
-                                            const char *name);
+const struct manifest_tensor *manifest_find(const struct manifest *m, enum checkpoint_kind kind, const char *name);
 int64_t manifest_tensor_rows(const struct manifest_tensor *t);
 
 /* Appends "dp_replicate 2 x dp_shard 4 (8 ranks)"; axes of degree 1 are left out. */

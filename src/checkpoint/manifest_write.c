@@ -17,10 +17,7 @@ enum { MANIFEST_MAX_BYTES = 1 << 30 };
 #define CHECKSUM_KEY "\"manifest_crc32c\":"
 
 /* A line break between two members; base/json.h adds no comma after one. */
-static void next_line(struct str *out)
-{
-    str_add(out, ",\n");
-}
+static void next_line(struct str *out) { str_add(out, ",\n"); }
 
 static void write_files(const struct manifest *m, struct str *out)
 {
@@ -125,8 +122,7 @@ void manifest_write(const struct manifest *m, struct str *out)
     write_tensors(m, out);
     next_line(out);
     if (!out->failed) /* else out->text may be NULL */
-        str_addf(out, CHECKSUM_KEY "%lu}\n",
-                 (unsigned long)hash_crc32c(0, out->text + start, out->length - start));
+        str_addf(out, CHECKSUM_KEY "%lu}\n", (unsigned long)hash_crc32c(0, out->text + start, out->length - start));
 }
 
 void manifest_part_write(const struct manifest *m, struct str *out)
@@ -154,8 +150,7 @@ err_t manifest_read_text(const char *checkpoint_path, struct str *out, struct er
     covered = key ? (size_t)(key - text) : 0;
     if (!key || strtoul(key + sizeof CHECKSUM_KEY - 1, &end, 10) != hash_crc32c(0, text, covered) ||
         strcmp(end, "}\n") != 0)
-        rc = FAIL(e, ERR_FORMAT, "%s is damaged: its checksum %s", path,
-                  key ? "does not match" : "is missing");
+        rc = FAIL(e, ERR_FORMAT, "%s is damaged: its checksum %s", path, key ? "does not match" : "is missing");
 out:
     arena_release(&a);
     return rc;

@@ -30,37 +30,32 @@ err_t piece_reader_open(struct piece_reader *r, int file, struct error *e)
     err_t rc;
 
     safetensors_close(&r->file);
-    rc = path ? safetensors_open(&r->file, path, e)
-              : FAIL(e, ERR_MEMORY, "out of memory while reading %s", r->folder);
+    rc = path ? safetensors_open(&r->file, path, e) : FAIL(e, ERR_MEMORY, "out of memory while reading %s", r->folder);
     if (!rc && r->file.data_start + r->file.data_bytes != f->bytes)
-        rc =
-            FAIL(e, ERR_FORMAT, "%s is damaged: it has %llu bytes, the manifest says %llu", path,
-                 (unsigned long long)(r->file.data_start + r->file.data_bytes), (unsigned long long)f->bytes);
+        rc = FAIL(e, ERR_FORMAT, "%s is damaged: it has %llu bytes, the manifest says %llu", path,
+                  (unsigned long long)(r->file.data_start + r->file.data_bytes), (unsigned long long)f->bytes);
     arena_release(&a);
     return rc;
 }
 
 /* The entry in the file must be what the manifest promises. */
-static err_t find_entry(const struct piece_reader *r, const struct manifest_tensor *t,
-                        const struct manifest_piece *p, const struct safetensors_entry **out, struct error *e)
+static err_t find_entry(const struct piece_reader *r, const struct manifest_tensor *t, const struct manifest_piece *p,
+                        const struct safetensors_entry **out, struct error *e)
 {
     const struct safetensors_entry *entry = safetensors_find(&r->file, t->name);
 
-    if (!entry)
-        return FAIL(e, ERR_FORMAT, "%s: %s is not there, though the manifest says so", r->file.path, t->name);
+    if (!entry) return FAIL(e, ERR_FORMAT, "%s: %s is not there, though the manifest says so", r->file.path, t->name);
     if (strcmp(entry->type_name, dtype_file_name(t->type)) != 0 || entry->bytes != p->bytes ||
         r->file.data_start + entry->offset != p->offset)
-        return FAIL(e, ERR_FORMAT, "%s: %s has another type or place than the manifest says", r->file.path,
-                    t->name);
+        return FAIL(e, ERR_FORMAT, "%s: %s has another type or place than the manifest says", r->file.path, t->name);
     *out = entry;
     return ERR_NONE;
 }
 
-err_t piece_reader_read(struct piece_reader *r, const struct manifest_tensor *t,
-                        const struct manifest_piece *p, const struct row_range *rows, struct error *e)
+err_t piece_reader_read(struct piece_reader *r, const struct manifest_tensor *t, const struct manifest_piece *p,
+                        const struct row_range *rows, struct error *e)
 {
-    uint64_t row_bytes = p->bytes / (uint64_t)p->n_rows, low = 0,
-             high = 0; /* bytes of the piece that are wanted */
+    uint64_t row_bytes = p->bytes / (uint64_t)p->n_rows, low = 0, high = 0; /* bytes of the piece that are wanted */
     const struct safetensors_entry *entry = NULL;
     char *to = NULL; /* where byte `low` goes */
     uint32_t crc = 0;
@@ -69,8 +64,8 @@ err_t piece_reader_read(struct piece_reader *r, const struct manifest_tensor *t,
     rc = find_entry(r, t, p, &entry, e);
     if (rows) {
         int64_t first = rows->first > p->first_row ? rows->first : p->first_row;
-        int64_t end = rows->first + rows->n < p->first_row + p->n_rows ? rows->first + rows->n
-                                                                       : p->first_row + p->n_rows;
+        int64_t end =
+            rows->first + rows->n < p->first_row + p->n_rows ? rows->first + rows->n : p->first_row + p->n_rows;
 
         low = (uint64_t)(first - p->first_row) * row_bytes;
         high = (uint64_t)(end - p->first_row) * row_bytes;
@@ -93,9 +88,9 @@ err_t piece_reader_read(struct piece_reader *r, const struct manifest_tensor *t,
         }
     }
     if (!rc && crc != p->crc32c)
-        rc =
-            FAIL(e, ERR_FORMAT, "%s is damaged: the checksum of %s does not match; use an earlier checkpoint "
-                 "(checkpoint.load_step)",
-                 r->file.path, t->name);
+        rc = FAIL(e, ERR_FORMAT,
+                  "%s is damaged: the checksum of %s does not match; use an earlier checkpoint "
+                  "(checkpoint.load_step)",
+                  r->file.path, t->name);
     return rc;
 }

@@ -30,8 +30,7 @@ err_t piece_reader_open(struct piece_reader *r, int file, struct error *e) MUST_
 
 /* Reads the whole piece of tensor t, which lies in the open file, compares its checksum, and copies the rows
  * that `rows` asks for. rows NULL: only compares. */
-err_t piece_reader_read(struct piece_reader *r, const struct manifest_tensor *t,
-                        const struct manifest_piece *p, const struct row_range *rows,
-                        struct error *e) MUST_CHECK;
+err_t piece_reader_read(struct piece_reader *r, const struct manifest_tensor *t, const struct manifest_piece *p,
+                        const struct row_range *rows, struct error *e) MUST_CHECK;
 
 #endif

@@ -7,10 +7,7 @@
 #include "base/io.h"
 #include "checkpoint/folder.h"
 
-char *checkpoint_superseded_folder(struct arena *a, const char *folder)
-{
-    return io_join(a, folder, "superseded");
-}
+char *checkpoint_superseded_folder(struct arena *a, const char *folder) { return io_join(a, folder, "superseded"); }
 
 /* Whether name is step-N<infix><run_id>; *plain = "step-N" in the arena, NULL when out of memory. */
 static bool has_form(const char *name, const char *infix, const char *run_id, struct arena *a, char **plain)
@@ -22,8 +19,7 @@ static bool has_form(const char *name, const char *infix, const char *run_id, st
     return !*plain || checkpoint_step_of(*plain) >= 0;
 }
 
-err_t checkpoint_remove_leftovers(const struct file_ops *files, const char *folder, const char *run_id,
-                                  struct error *e)
+err_t checkpoint_remove_leftovers(const struct file_ops *files, const char *folder, const char *run_id, struct error *e)
 {
     struct arena a = {0};
     char **names;
@@ -87,8 +83,8 @@ static err_t remove_step(const struct file_ops *files, const char *folder, const
     return rc ? rc : io_remove_tree(nameless, e);
 }
 
-void checkpoint_apply_retention(const struct file_ops *files, const char *folder, const char *run_id,
-                                int64_t saved, int keep, struct log *log)
+void checkpoint_apply_retention(const struct file_ops *files, const char *folder, const char *run_id, int64_t saved,
+                                int keep, struct log *log)
 {
     struct checkpoint_listed *list;
     struct arena a = {0};

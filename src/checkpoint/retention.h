@@ -27,7 +27,7 @@ char *checkpoint_superseded_folder(struct arena *a, const char *folder); /* NULL
 /* Keeps the newest `keep` (0 = all), the one of step `saved`, and the newest healthy one; removes the others.
  * Each first loses its name, so that a half-removed one is never taken for a checkpoint. Failures are
  * warnings. */
-void checkpoint_apply_retention(const struct file_ops *files, const char *folder, const char *run_id,
-                                int64_t saved, int keep, struct log *log);
+void checkpoint_apply_retention(const struct file_ops *files, const char *folder, const char *run_id, int64_t saved,
+                                int keep, struct log *log);
 
 #endif

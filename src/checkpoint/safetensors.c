@@ -41,8 +41,7 @@ static bool size_of(const struct safetensors_entry *t, int bits, uint64_t *out)
     return n % 8 == 0;
 }
 
-static err_t read_shape(struct safetensors *s, struct safetensors_entry *t, const json_t *shape,
-                        struct error *e)
+static err_t read_shape(struct safetensors *s, struct safetensors_entry *t, const json_t *shape, struct error *e)
 {
     int64_t *dim;
 
@@ -54,29 +53,27 @@ static err_t read_shape(struct safetensors *s, struct safetensors_entry *t, cons
         const json_t *v = json_array_get(shape, (size_t)d);
 
         if (!json_is_integer(v) || json_integer_value(v) < 0)
-            return FAIL(e, ERR_FORMAT, "%s: %s: dimension %d of the shape is not a whole number >= 0",
-                        s->path, t->name, d);
+            return FAIL(e, ERR_FORMAT, "%s: %s: dimension %d of the shape is not a whole number >= 0", s->path, t->name,
+                        d);
         dim[d] = json_integer_value(v);
     }
     return ERR_NONE;
 }
 
-static err_t read_offsets(struct safetensors *s, struct safetensors_entry *t, const json_t *offsets,
-                          struct error *e)
+static err_t read_offsets(struct safetensors *s, struct safetensors_entry *t, const json_t *offsets, struct error *e)
 {
     const json_t *begin = json_array_get(offsets, 0), *end = json_array_get(offsets, 1);
 
     if (json_array_size(offsets) != 2 || !json_is_integer(begin) || !json_is_integer(end) ||
         json_integer_value(begin) < 0 || json_integer_value(end) < json_integer_value(begin))
-        return FAIL(e, ERR_FORMAT, "%s: %s: data_offsets is not [begin, end] with 0 <= begin <= end", s->path,
-                    t->name);
+        return FAIL(e, ERR_FORMAT, "%s: %s: data_offsets is not [begin, end] with 0 <= begin <= end", s->path, t->name);
     t->offset = (uint64_t)json_integer_value(begin);
     t->bytes = (uint64_t)json_integer_value(end) - t->offset;
     return ERR_NONE;
 }
 
-static err_t read_entry(struct safetensors *s, struct safetensors_entry *t, const char *name,
-                        const json_t *value, struct error *e)
+static err_t read_entry(struct safetensors *s, struct safetensors_entry *t, const char *name, const json_t *value,
+                        struct error *e)
 {
     const char *type = json_string_value(json_object_get(value, "dtype"));
     uint64_t bytes;
@@ -94,11 +91,10 @@ static err_t read_entry(struct safetensors *s, struct safetensors_entry *t, cons
     if (!rc) rc = read_offsets(s, t, json_object_get(value, "data_offsets"), e);
     if (rc) return rc;
     if (!size_of(t, element_types[k].bits, &bytes))
-        return FAIL(e, ERR_FORMAT, "%s: %s: the shape is too large or does not fill whole bytes", s->path,
-                    name);
+        return FAIL(e, ERR_FORMAT, "%s: %s: the shape is too large or does not fill whole bytes", s->path, name);
     if (bytes != t->bytes)
-        return FAIL(e, ERR_FORMAT, "%s: %s: shape and dtype need %llu bytes, data_offsets span %llu", s->path,
-                    name, (unsigned long long)bytes, (unsigned long long)t->bytes);
+        return FAIL(e, ERR_FORMAT, "%s: %s: shape and dtype need %llu bytes, data_offsets span %llu", s->path, name,
+                    (unsigned long long)bytes, (unsigned long long)t->bytes);
     return ERR_NONE;
 }
 
@@ -149,8 +145,8 @@ static err_t check_tiling(struct safetensors *s, struct error *e)
         const struct safetensors_entry *t = &s->entries[i];
 
         if (t->offset != at)
-            return FAIL(e, ERR_FORMAT, "%s: %s begins at byte %llu of the data, %s byte %llu", s->path,
-                        t->name, (unsigned long long)t->offset,
+            return FAIL(e, ERR_FORMAT, "%s: %s begins at byte %llu of the data, %s byte %llu", s->path, t->name,
+                        (unsigned long long)t->offset,
                         t->offset > at ? "leaving a hole from" : "inside the tensor that ends at",
                         (unsigned long long)at);
         at += t->bytes; /* cannot overflow: offsets fit into 63 bits */
@@ -271,8 +267,8 @@ const struct safetensors_entry *safetensors_find(const struct safetensors *s, co
     return bsearch(&key, s->entries, (size_t)s->n_entries, sizeof *s->entries, by_name);
 }
 
-err_t safetensors_read(const struct safetensors *s, const struct safetensors_entry *entry, uint64_t first,
-                       void *out, size_t n, struct error *e)
+err_t safetensors_read(const struct safetensors *s, const struct safetensors_entry *entry, uint64_t first, void *out,
+                       size_t n, struct error *e)
 {
     uint64_t at = s->data_start + entry->offset + first;
     char *p = out;

@@ -68,13 +68,12 @@ void safetensors_close(struct safetensors *s);
 err_t safetensors_parse(struct safetensors *s, const void *bytes, size_t n, const char *path,
                         struct error *e) MUST_CHECK;
 
-const struct safetensors_entry *safetensors_find(const struct safetensors *s,
-                                                 const char *name); /* NULL: none */
+const struct safetensors_entry *safetensors_find(const struct safetensors *s, const char *name); /* NULL: none */
 
 /* Copies bytes [first, first + n) of an entry by read(2): a failing disk gives an error, where touching
  * `data` would end the process. */
-err_t safetensors_read(const struct safetensors *s, const struct safetensors_entry *entry, uint64_t first,
-                       void *out, size_t n, struct error *e) MUST_CHECK;
+err_t safetensors_read(const struct safetensors *s, const struct safetensors_entry *entry, uint64_t first, void *out,
+                       size_t n, struct error *e) MUST_CHECK;
 
 /* ---- writing ---- */
 struct safetensors_item {
@@ -97,8 +96,7 @@ struct safetensors_written {
 /* Creates path, writes, flushes and closes it; sorts items. metadata = {"key", "value", .., NULL} or NULL;
  * "format": "pt" is added, because some readers insist on it. On failure the file is left for the caller to
  * remove. */
-err_t safetensors_write(const struct file_ops *files, const char *path, struct safetensors_item *items,
-                        int n_items, const char *const *metadata, struct safetensors_written *out,
-                        struct error *e) MUST_CHECK;
+err_t safetensors_write(const struct file_ops *files, const char *path, struct safetensors_item *items, int n_items,
+                        const char *const *metadata, struct safetensors_written *out, struct error *e) MUST_CHECK;
 
 #endif

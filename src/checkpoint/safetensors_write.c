@@ -100,9 +100,8 @@ static err_t write_item(const struct file_ops *files, int fd, struct safetensors
     return ERR_NONE;
 }
 
-err_t safetensors_write(const struct file_ops *files, const char *path, struct safetensors_item *items,
-                        int n_items, const char *const *metadata, struct safetensors_written *out,
-                        struct error *e)
+err_t safetensors_write(const struct file_ops *files, const char *path, struct safetensors_item *items, int n_items,
+                        const char *const *metadata, struct safetensors_written *out, struct error *e)
 {
     struct str header = {0};
     int fd = -1;

@@ -20,10 +20,9 @@ struct save {
     const struct checkpoint_spec *spec;
     struct comm *c;
     struct arena arena;
-    char *final, *temporary,
-        *spare;           /* paths: step-N, while it is written, a second name for a replaced one */
-    struct manifest part; /* what this rank wrote; arrays in the arena */
-    char *reports;        /* every rank's part as text: [size] blocks of report_bytes */
+    char *final, *temporary, *spare; /* paths: step-N, while it is written, a second name for a replaced one */
+    struct manifest part;            /* what this rank wrote; arrays in the arena */
+    char *reports;                   /* every rank's part as text: [size] blocks of report_bytes */
     size_t report_bytes;
 };
 
@@ -39,8 +38,7 @@ static err_t name_paths(struct save *s, struct error *e)
     long long step = spec->state.step;
 
     if (!checkpoint_id_ok(spec->run_id) || step < 0)
-        return FAIL(e, ERR_RANGE,
-                    "cannot save step %lld of run '%s': the step must be >= 0, the id letters and digits",
+        return FAIL(e, ERR_RANGE, "cannot save step %lld of run '%s': the step must be >= 0, the id letters and digits",
                     step, spec->run_id);
     s->final = arena_printf(&s->arena, "%s/step-%lld", spec->folder, step);
     s->temporary = arena_printf(&s->arena, "%s/step-%lld.tmp-%s", spec->folder, step, spec->run_id);
@@ -78,8 +76,8 @@ static bool has_non_finite(const void *data, enum dtype type, int64_t n)
 }
 
 /* The part's record of one item after it was written into file number `file`. */
-static err_t record_piece(struct save *s, const struct checkpoint_tensor *t,
-                          const struct safetensors_item *item, int file, struct error *e)
+static err_t record_piece(struct save *s, const struct checkpoint_tensor *t, const struct safetensors_item *item,
+                          int file, struct error *e)
 {
     struct manifest_tensor *m = &s->part.tensors[s->part.n_tensors++];
 
@@ -89,8 +87,7 @@ static err_t record_piece(struct save *s, const struct checkpoint_tensor *t,
     m->pieces = arena_alloc(&s->arena, sizeof *m->pieces);
     if (!m->pieces) return no_memory(s, e);
     m->n_pieces = 1;
-    *m->pieces =
-        (struct manifest_piece){file, t->first_row, t->n_rows, item->offset, item->bytes, item->crc32c};
+    *m->pieces = (struct manifest_piece){file, t->first_row, t->n_rows, item->offset, item->bytes, item->crc32c};
     return ERR_NONE;
 }
 
@@ -113,8 +110,8 @@ static int collect_items(const struct checkpoint_spec *spec, enum checkpoint_kin
     return n;
 }
 
-static const struct safetensors_item *item_named(const struct safetensors_item *items, int n,
-                                                 const void *data, const char *name)
+static const struct safetensors_item *item_named(const struct safetensors_item *items, int n, const void *data,
+                                                 const char *name)
 {
     for (int i = 0; i < n; i++)
         if (items[i].data == data && strcmp(items[i].name, name) == 0) return &items[i];
@@ -132,8 +129,8 @@ static err_t write_kind(struct save *s, enum checkpoint_kind kind, struct error 
     err_t rc = ERR_NONE;
     int n;
 
-    name = arena_printf(&s->arena, "rank_%05d_of_%05d.%s.safetensors", s->c->rank, s->c->size,
-                        checkpoint_kind_name(kind));
+    name =
+        arena_printf(&s->arena, "rank_%05d_of_%05d.%s.safetensors", s->c->rank, s->c->size, checkpoint_kind_name(kind));
     path = name ? io_join(&s->arena, s->temporary, name) : NULL;
     if (!dims || !items || !path) return no_memory(s, e);
     n = collect_items(spec, kind, dims, items);
@@ -142,8 +139,7 @@ static err_t write_kind(struct save *s, enum checkpoint_kind kind, struct error 
         const struct checkpoint_tensor *t = &spec->tensors[i];
 
         if (t->kind != kind) continue;
-        rc =
-            record_piece(s, t, t->n_rows ? item_named(items, n, t->data, t->name) : NULL, s->part.n_files, e);
+        rc = record_piece(s, t, t->n_rows ? item_named(items, n, t->data, t->name) : NULL, s->part.n_files, e);
         if (kind == CHECKPOINT_PARAMETERS && t->n_rows)
             s->part.state.unhealthy |= has_non_finite(
                 t->data, t->type, t->n_rows * checkpoint_tensor_row_bytes(t) / (int64_t)dtype_bytes(t->type));
@@ -247,8 +243,7 @@ static err_t take_name(struct save *s, struct str *notes, struct error *e)
     if (io_exists(s->final)) {
         if (!checkpoint_find(spec->folder, spec->state.step, spec->run_id, former, NULL, NULL))
             return file_replace_folder(spec->files, s->temporary, s->final, s->spare, e);
-        rc = checkpoint_move_aside(spec->files, spec->folder, strrchr(s->final, '/') + 1, superseded, notes,
-                                   e);
+        rc = checkpoint_move_aside(spec->files, spec->folder, strrchr(s->final, '/') + 1, superseded, notes, e);
         if (rc) return rc;
     }
     return file_rename(spec->files, s->temporary, s->final, e);
@@ -298,8 +293,8 @@ err_t checkpoint_save(const struct checkpoint_spec *spec, struct comm *c, struct
     if (!rc) rc = checkpoint_agree(c, c->rank == 0 ? commit(&s, e) : ERR_NONE, e);
     if (is_started) remove_temporary(&s);
     if (!rc && c->rank == 0)
-        checkpoint_apply_retention(spec->files, spec->folder, spec->run_id, spec->state.step,
-                                   spec->keep_latest_k, spec->log);
+        checkpoint_apply_retention(spec->files, spec->folder, spec->run_id, spec->state.step, spec->keep_latest_k,
+                                   spec->log);
     mem_free(s.reports);
     arena_release(&s.arena);
     return rc;

@@ -64,8 +64,7 @@ err_t checkpoint_verify(const char *path, int64_t *out_bytes, struct error *e)
     for (int i = 0; !rc && i < m.n_files; i++) {
         char *file = io_join(&a, path, m.files[i].name);
 
-        rc = file ? verify_file(file, &m.files[i], e)
-                  : FAIL(e, ERR_MEMORY, "out of memory while reading %s", path);
+        rc = file ? verify_file(file, &m.files[i], e) : FAIL(e, ERR_MEMORY, "out of memory while reading %s", path);
         if (!rc) rc = verify_pieces(&reader, &m, i, e);
         *out_bytes += (int64_t)m.files[i].bytes;
     }

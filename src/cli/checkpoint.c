@@ -38,8 +38,8 @@ static void describe_tensor(const struct manifest_tensor *t, struct str *out)
     struct str shape = {0};
 
     for (int d = 0; d < t->n_dims; d++) str_addf(&shape, "%s%lld", d ? ", " : "", (long long)t->dim[d]);
-    str_addf(out, "  %-10s  %-9s  [%s]  %s", checkpoint_kind_name(t->kind), dtype_name(t->type),
-             str_text(&shape), t->name);
+    str_addf(out, "  %-10s  %-9s  [%s]  %s", checkpoint_kind_name(t->kind), dtype_name(t->type), str_text(&shape),
+             t->name);
     if (t->n_pieces > 1) str_addf(out, "  (%d pieces)", t->n_pieces);
     str_add_char(out, '\n');
     out->failed |= shape.failed;
@@ -54,13 +54,11 @@ static void describe(const struct manifest *m, const char *path, struct str *out
 
     for (int i = 0; i < m->n_tensors; i++) n_elements[m->tensors[i].kind] += elements(&m->tensors[i]);
     for (int i = 0; i < m->n_files; i++) bytes += (double)m->files[i].bytes;
-    str_addf(out, "%s\n  step %lld of run %s, model %s, saved %s by ctitan %s%s\n", path, (long long)s->step,
-             m->run_id, m->model, m->saved_at, m->binary, s->unhealthy ? "; UNHEALTHY: not finite" : "");
-    str_addf(
-        out,
-        "  tokens seen %lld; next sample %lld of epoch %lld; seed %llu; %lld updates; schedule at %lld\n",
-        (long long)s->tokens_seen, (long long)s->sample, (long long)s->epoch, (unsigned long long)s->seed,
-        (long long)s->optimizer_step, (long long)s->schedule_step);
+    str_addf(out, "%s\n  step %lld of run %s, model %s, saved %s by ctitan %s%s\n", path, (long long)s->step, m->run_id,
+             m->model, m->saved_at, m->binary, s->unhealthy ? "; UNHEALTHY: not finite" : "");
+    str_addf(out, "  tokens seen %lld; next sample %lld of epoch %lld; seed %llu; %lld updates; schedule at %lld\n",
+             (long long)s->tokens_seen, (long long)s->sample, (long long)s->epoch, (unsigned long long)s->seed,
+             (long long)s->optimizer_step, (long long)s->schedule_step);
     str_add(out, "  mesh ");
     manifest_mesh_text(m->axes, m->n_axes, m->world, out);
     str_addf(out, "; %d files, ", m->n_files);
@@ -96,8 +94,7 @@ static err_t verify(const char *path, struct str *out, struct error *e)
 
 /* Every step-N of a folder, also those that are not complete: what is wrong with them is what one wants to
  * know. A dump folder has them one level below, under the default of checkpoint.folder. */
-static err_t each(const char *folder, err_t (*act)(const char *path, struct str *out, struct error *e),
-                  struct error *e)
+static err_t each(const char *folder, err_t (*act)(const char *path, struct str *out, struct error *e), struct error *e)
 {
     struct arena a = {0};
     struct str out = {0};
@@ -122,8 +119,7 @@ static err_t each(const char *folder, err_t (*act)(const char *path, struct str 
     }
     if (!rc && !n_steps)
         rc = FAIL(e, ERR_MISSING, "%s is neither a checkpoint nor a folder that holds one (step-N)", folder);
-    if (!rc && n_bad)
-        rc = FAIL(e, ERR_FORMAT, "%d of %d checkpoints in %s cannot be used", n_bad, n_steps, folder);
+    if (!rc && n_bad) rc = FAIL(e, ERR_FORMAT, "%d of %d checkpoints in %s cannot be used", n_bad, n_steps, folder);
     str_release(&out);
     arena_release(&a);
     return rc;
@@ -153,8 +149,8 @@ int cli_checkpoint(int argc, char **argv, struct error *e)
     if (!manifest) {
         rc = FAIL(e, ERR_MEMORY, "out of memory");
     } else if (!io_is_folder(argv[2])) {
-        rc = FAIL(e, ERR_MISSING,
-                  "%s is not a folder: name a checkpoint (.../step-N) or a folder of checkpoints", argv[2]);
+        rc = FAIL(e, ERR_MISSING, "%s is not a folder: name a checkpoint (.../step-N) or a folder of checkpoints",
+                  argv[2]);
     } else if (io_exists(manifest)) {
         rc = act(argv[2], &out, e);
         if (!rc) rc = cli_print(&out, e);

@@ -2,8 +2,8 @@
 /*
  * Subcommands of the program: one file each, cli/<name>.c, declared once in commands.def.
  *
- * A command gets argv with its own name at argv[0]. It returns an exit code; a message left in e is printed by main after the
- * command's name. Results go to stdout, everything else to stderr.
+ * A command gets argv with its own name at argv[0]. It returns an exit code; a message left in e is printed by main
+ * after the command's name. Results go to stdout, everything else to stderr.
  */
 #ifndef CLI_CLI_H
 #define CLI_CLI_H
@@ -34,8 +34,8 @@ err_t cli_print(struct str *text, struct error *e) MUST_CHECK;
 /* --help of a command that reads a configuration: its usage, then every option. */
 err_t cli_help(const char *usage, struct error *e) MUST_CHECK;
 
-/* The exit code for a failed call: CLI_USAGE for usage and configuration errors, CLI_STOPPED for ERR_STOPPED, else CLI_FAILURE: also
- * for a stop with nothing saved, because a job that is requeued for it would begin anew each time. */
+/* The exit code for a failed call: CLI_USAGE for usage and configuration errors, CLI_STOPPED for ERR_STOPPED, else
+ * CLI_FAILURE: also for a stop with nothing saved, because a job that is requeued for it would begin anew each time. */
 int cli_exit_code(err_t rc);
 
 #endif

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* ctitan data prepare|show: make the token cache of a configuration ahead of a run, and look at what a run would read. */
+/* ctitan data prepare|show: make the token cache of a configuration ahead of a run, and look at what a run would read.
+ */
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -20,7 +21,8 @@
 
 static const char USAGE[] =
     "usage: ctitan data prepare [OPTIONS]                        make the token cache that a run needs\n"
-    "       ctitan data show [--sample N] [--verify] [OPTIONS]   what a run would read (made first where it is missing)\n"
+    "       ctitan data show [--sample N] [--verify] [OPTIONS]   what a run would read (made first where it is "
+    "missing)\n"
     "\n"
     "  --sample N   print the text of sample N of epoch 0, in the order of the run\n"
     "  --verify     read the whole cache and compare its checksum\n"
@@ -47,8 +49,10 @@ static bool report(void *arg, const char *what, int64_t done, int64_t total)
     if (signals_pending(&c->signals)) return false;
     if (now - c->last_report_ns < REPORT_EVERY_NS && (done < total || !total)) return true;
     c->last_report_ns = now;
-    if (total > 0) snprintf(text, sizeof text, "%s: %3d%% of %.1f MB", what, (int)(100 * done / total), (double)total * 1e-6);
-    else snprintf(text, sizeof text, "%s", what);
+    if (total > 0)
+        snprintf(text, sizeof text, "%s: %3d%% of %.1f MB", what, (int)(100 * done / total), (double)total * 1e-6);
+    else
+        snprintf(text, sizeof text, "%s", what);
     log_status(&c->log, text);
     return true;
 }
@@ -66,7 +70,8 @@ static err_t parse(struct command *c, int argc, char **argv, struct error *e)
         } else if (c->is_show && strcmp(argv[i], "--sample") == 0) {
             if (++i == argc) return FAIL(e, ERR_USAGE, "--sample needs a number");
             c->sample = strtoll(argv[i], &end, 10);
-            if (*end || end == argv[i] || c->sample < 0) return FAIL(e, ERR_USAGE, "--sample %s: not a number from 0 on", argv[i]);
+            if (*end || end == argv[i] || c->sample < 0)
+                return FAIL(e, ERR_USAGE, "--sample %s: not a number from 0 on", argv[i]);
         } else {
             c->argv[c->argc++] = argv[i];
         }
@@ -79,13 +84,16 @@ static void describe_files(const struct data_spec *spec, const struct token_cach
     str_addf(out, "  documents       %" PRId64 " in %" PRId64 " files, %.3f MB of text\n", h->n_documents, h->n_files,
              (double)h->n_text_bytes * 1e-6);
     for (int i = 0; i < SOURCE_SKIP_COUNT; i++)
-        if (h->skipped[i]) str_addf(out, "  skipped         %" PRId64 " documents: %s\n", h->skipped[i], source_skip_text(i));
-    if (spec->source.separator && spec->source.separator[0]) str_addf(out, "  separator       %s\n", spec->source.separator);
+        if (h->skipped[i])
+            str_addf(out, "  skipped         %" PRId64 " documents: %s\n", h->skipped[i], source_skip_text(i));
+    if (spec->source.separator && spec->source.separator[0])
+        str_addf(out, "  separator       %s\n", spec->source.separator);
     str_addf(out, "  tokens          %" PRId64 " (%.2f bytes of text each)\n", h->n_tokens,
              (double)h->n_text_bytes / (double)(h->n_tokens ? h->n_tokens : 1));
 }
 
-static err_t describe_sample(const struct sampler *s, int64_t place, const struct data_prepared *p, struct str *out, struct error *e)
+static err_t describe_sample(const struct sampler *s, int64_t place, const struct data_prepared *p, struct str *out,
+                             struct error *e)
 {
     size_t T = (size_t)s->seq_len;
     int32_t *ids = mem_alloc((4 * T + 1) * sizeof *ids);
@@ -102,7 +110,8 @@ static err_t describe_sample(const struct sampler *s, int64_t place, const struc
     if (!rc && p->tokenizer_path) rc = tokenizer_open(&t, p->tokenizer_path, e);
     if (!rc && t) rc = tokenizer_decode(t, ids, T, &text, e);
     if (rc) goto out;
-    str_addf(out, "  sample %" PRId64 "        window %" PRId64 ", %" PRId64 " labels scored:\n", place, sample, n_valid);
+    str_addf(out, "  sample %" PRId64 "        window %" PRId64 ", %" PRId64 " labels scored:\n", place, sample,
+             n_valid);
     str_add_bytes(out, str_text(&text), text.length);
     if (!t)
         for (size_t i = 0; i < T; i++) str_addf(out, "%s%d", i ? " " : "", ids[i]);
@@ -114,8 +123,8 @@ out:
     return rc;
 }
 
-static err_t describe(const struct command *c, const char *title, const struct data_spec *spec, const struct data_prepared *p,
-                      const struct sampler *s, struct str *out, struct error *e)
+static err_t describe(const struct command *c, const char *title, const struct data_spec *spec,
+                      const struct data_prepared *p, const struct sampler *s, struct str *out, struct error *e)
 {
     const struct token_cache_header *h = token_cache_header(s->cache);
     err_t rc = ERR_NONE;
@@ -135,9 +144,10 @@ static err_t describe(const struct command *c, const char *title, const struct d
     return rc;
 }
 
-/* A data set from description to text. p is filled (the caller releases it), for the next one to take the tokenizer from. */
-static err_t handle(struct command *c, const struct config *cfg, bool is_training, const struct data_spec *spec, struct pool *pool,
-                    struct data_prepared *p, struct error *e)
+/* A data set from description to text. p is filled (the caller releases it), for the next one to take the tokenizer
+ * from. */
+static err_t handle(struct command *c, const struct config *cfg, bool is_training, const struct data_spec *spec,
+                    struct pool *pool, struct data_prepared *p, struct error *e)
 {
     const char *title = is_training ? "training" : "validation";
     int seq_len = (int)(is_training ? cfg->training.seq_len : cfg->validation.seq_len);
@@ -154,8 +164,8 @@ static err_t handle(struct command *c, const struct config *cfg, bool is_trainin
     if (!rc && c->is_show) {
         rc = describe(c, title, spec, p, &s, &out, e);
     } else if (!rc) {
-        str_addf(&out, "%s: %s, %" PRId64 " samples of %d tokens in %s\n", title, p->made_cache ? "made" : "ready", s.n_samples, seq_len,
-                 token_cache_name(cache));
+        str_addf(&out, "%s: %s, %" PRId64 " samples of %d tokens in %s\n", title, p->made_cache ? "made" : "ready",
+                 s.n_samples, seq_len, token_cache_name(cache));
     }
     if (!rc) rc = cli_print(&out, e);
     if (rc) error_prefix(e, rc, "%s data", title);

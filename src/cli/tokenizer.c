@@ -39,10 +39,10 @@ static const char help_encode[] =
     "and end. Any bytes are accepted; what is not UTF-8 is kept byte for byte.\n"
     "\n"
     "  --special          text that spells a special token becomes that token; else it is ordinary text\n";
-static const char help_decode[] =
-    "usage: ctitan tokenizer decode TOKENIZER [FILE]\n"
-    "\n"
-    "Reads ids (decimal numbers between white space) from FILE or standard input and writes the bytes they stand for.\n";
+static const char help_decode[] = "usage: ctitan tokenizer decode TOKENIZER [FILE]\n"
+                                  "\n"
+                                  "Reads ids (decimal numbers between white space) from FILE or standard input and "
+                                  "writes the bytes they stand for.\n";
 
 /* ---- command lines ---- */
 
@@ -78,12 +78,18 @@ static err_t read_options(int argc, char **argv, const struct option *known, str
             o->help = true;
         } else {
             while (k->name && (strlen(k->name) != n || memcmp(k->name, argv[i], n) != 0)) k++;
-            if (!k->name) return FAIL(e, ERR_USAGE, "%s: unknown option %s (see ctitan tokenizer %s --help)", argv[0], argv[i], argv[0]);
+            if (!k->name)
+                return FAIL(e, ERR_USAGE, "%s: unknown option %s (see ctitan tokenizer %s --help)", argv[0], argv[i],
+                            argv[0]);
             if (k->flag && equals) return FAIL(e, ERR_USAGE, "%s: %s takes no value", argv[0], k->name);
-            if (k->flag) *k->flag = true;
-            else if (equals) *k->value = equals + 1;
-            else if (i + 1 < argc) *k->value = argv[++i];
-            else return FAIL(e, ERR_USAGE, "%s: %s needs a value", argv[0], k->name);
+            if (k->flag)
+                *k->flag = true;
+            else if (equals)
+                *k->value = equals + 1;
+            else if (i + 1 < argc)
+                *k->value = argv[++i];
+            else
+                return FAIL(e, ERR_USAGE, "%s: %s needs a value", argv[0], k->name);
         }
     }
     return ERR_NONE;
@@ -97,7 +103,8 @@ static err_t read_number(const char *text, int32_t *out, struct error *e)
     errno = 0;
     value = strtol(text, &end, 10);
     if (!*text || *end || errno || value < 1 || value > TOKENIZER_MAX_VOCAB)
-        return FAIL(e, ERR_USAGE, "train: --vocab-size is \"%s\"; it must be a number from 256 to %d", text, (int)TOKENIZER_MAX_VOCAB);
+        return FAIL(e, ERR_USAGE, "train: --vocab-size is \"%s\"; it must be a number from 256 to %d", text,
+                    (int)TOKENIZER_MAX_VOCAB);
     *out = (int32_t)value;
     return ERR_NONE;
 }
@@ -153,15 +160,16 @@ static err_t train_on(const struct options *o, const struct tokenizer_spec *spec
     err_t rc = ERR_NONE;
 
     for (int i = 0; !rc && i < o->n_rest; i++) {
-        if (io_is_folder(o->rest[i])) return FAIL(e, ERR_USAGE, "train: %s is a folder: name the files in it", o->rest[i]);
+        if (io_is_folder(o->rest[i]))
+            return FAIL(e, ERR_USAGE, "train: %s is a folder: name the files in it", o->rest[i]);
         rc = io_read_stream(o->rest[i], &c->texts[i], e);
         if (!rc) rc = add_text(c, &c->texts[i], o->separator, e);
     }
     if (!rc) rc = tokenizer_train(&t, spec, c->documents, c->n, e);
     if (!rc) rc = tokenizer_save(t, o->output, e);
     if (!rc)
-        fprintf(stderr, "%s: %d tokens from %zu documents in %d file%s\n", o->output, tokenizer_vocab_size(t), c->n, o->n_rest,
-                o->n_rest == 1 ? "" : "s");
+        fprintf(stderr, "%s: %d tokens from %zu documents in %d file%s\n", o->output, tokenizer_vocab_size(t), c->n,
+                o->n_rest, o->n_rest == 1 ? "" : "s");
     tokenizer_close(t);
     return rc;
 }
@@ -169,9 +177,12 @@ static err_t train_on(const struct options *o, const struct tokenizer_spec *spec
 static err_t train(int argc, char **argv, struct error *e)
 {
     struct options o = {0};
-    const struct option known[] = {{"--vocab-size", &o.vocab_size, NULL}, {"--output", &o.output, NULL},
-                                   {"--pattern", &o.pattern, NULL},       {"--separator", &o.separator, NULL},
-                                   {"--bos", &o.bos, NULL},               {"--eos", &o.eos, NULL},
+    const struct option known[] = {{"--vocab-size", &o.vocab_size, NULL},
+                                   {"--output", &o.output, NULL},
+                                   {"--pattern", &o.pattern, NULL},
+                                   {"--separator", &o.separator, NULL},
+                                   {"--bos", &o.bos, NULL},
+                                   {"--eos", &o.eos, NULL},
                                    {NULL, NULL, NULL}};
     struct tokenizer_spec spec = {0};
     struct corpus c = {0};
@@ -180,7 +191,9 @@ static err_t train(int argc, char **argv, struct error *e)
     if (rc) return rc;
     if (o.help) return fputs(help_train, stdout), ERR_NONE;
     if (!o.vocab_size || !o.output || !o.n_rest)
-        return FAIL(e, ERR_USAGE, "train: it needs --vocab-size, --output and at least one text file (see ctitan tokenizer train --help)");
+        return FAIL(
+            e, ERR_USAGE,
+            "train: it needs --vocab-size, --output and at least one text file (see ctitan tokenizer train --help)");
     spec = (struct tokenizer_spec){.pattern = o.pattern, .bos = o.bos, .eos = o.eos};
     rc = read_number(o.vocab_size, &spec.vocab_size, e);
     if (rc) return rc;
@@ -225,8 +238,10 @@ static err_t read_ids(const struct str *text, struct token_list *ids, struct err
         if (p == end) break;
         errno = 0;
         value = strtol(p, &stop, 10);
-        if (stop == p || errno || value < 0 || value > INT32_MAX || (stop < end && !strchr(" \t\r\n", *stop)) || (stop < end && !*stop))
-            return FAIL(e, ERR_FORMAT, "decode: \"%.20s\" at byte %zu is not a token id", p, (size_t)(p - str_text(text)));
+        if (stop == p || errno || value < 0 || value > INT32_MAX || (stop < end && !strchr(" \t\r\n", *stop)) ||
+            (stop < end && !*stop))
+            return FAIL(e, ERR_FORMAT, "decode: \"%.20s\" at byte %zu is not a token id", p,
+                        (size_t)(p - str_text(text)));
         id = (int32_t)value;
         rc = token_list_add(ids, &id, 1, e);
         p = stop;
@@ -258,7 +273,8 @@ static err_t convert(int argc, char **argv, bool is_encode, struct error *e)
     if (rc) return rc;
     if (o.help) return fputs(is_encode ? help_encode : help_decode, stdout), ERR_NONE;
     if (o.n_rest < 1 || o.n_rest > 2)
-        return FAIL(e, ERR_USAGE, "%s: it needs a tokenizer and at most one file (see ctitan tokenizer %s --help)", argv[0], argv[0]);
+        return FAIL(e, ERR_USAGE, "%s: it needs a tokenizer and at most one file (see ctitan tokenizer %s --help)",
+                    argv[0], argv[0]);
     rc = tokenizer_open(&t, o.rest[0], e);
     if (!rc) rc = io_read_stream(o.n_rest == 2 && strcmp(o.rest[1], "-") != 0 ? o.rest[1] : STDIN_PATH, &text, e);
     if (!rc) rc = is_encode ? encode_text(t, &text, o.special, e) : decode_text(t, &text, e);

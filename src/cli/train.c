@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* ctitan train: reads the configuration, refuses what cannot be trained, runs the job, and leaves the outcome for the launcher. */
+/* ctitan train: reads the configuration, refuses what cannot be trained, runs the job, and leaves the outcome for the
+ * launcher. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -12,10 +13,10 @@
 #include "models/model.h"
 #include "train/job.h"
 
-static const char USAGE[] =
-    "usage: ctitan train [--config NAME|PATH] [section.key=value ...]\n\n"
-    "Trains a model with the ranks that mpirun or srun started, alone without them, or with comm.mode=local_tensor as threads.\n"
-    "./run_train.sh is the usual way to start it. Options, with their defaults:\n\n";
+static const char USAGE[] = "usage: ctitan train [--config NAME|PATH] [section.key=value ...]\n\n"
+                            "Trains a model with the ranks that mpirun or srun started, alone without them, or with "
+                            "comm.mode=local_tensor as threads.\n"
+                            "./run_train.sh is the usual way to start it. Options, with their defaults:\n\n";
 
 /* Everything that is wrong, in one go, before any rank starts. */
 static err_t load(struct config **cfg, int argc, char **argv, struct error *e)
@@ -26,7 +27,9 @@ static err_t load(struct config **cfg, int argc, char **argv, struct error *e)
     err_t rc = config_load(cfg, argc, argv, &problems, e);
 
     if (!rc) model_spec_resolve(&model, *cfg, &problems);
-    if (problems.n) rc = job_is_first() ? cli_config_problems(&problems, e) : ERR_CONFIG; /* every rank finds the same: rank 0 says it */
+    if (problems.n)
+        rc = job_is_first() ? cli_config_problems(&problems, e)
+                            : ERR_CONFIG; /* every rank finds the same: rank 0 says it */
     if (!rc && config_missing_features(*cfg, &missing) > 0)
         rc = FAIL(e, ERR_UNSUPPORTED, "this build lacks what the configuration asks for:\n%s", str_text(&missing));
     config_problems_release(&problems);

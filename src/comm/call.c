@@ -41,8 +41,7 @@ void call_print(struct str *out, const uint64_t words[CALL_WORDS])
     if (kind != CALL_NONE) str_addf(out, " \"%s\"", name);
     if (kind == CALL_ALL_GATHER) str_addf(out, " (%llu %s a rank)", count, type_name);
     if (kind == CALL_REDUCE_SCATTER)
-        str_addf(out, " (%s of %llu %s a rank)", comm_operator_name((enum comm_operator)op), count,
-                 type_name);
+        str_addf(out, " (%s of %llu %s a rank)", comm_operator_name((enum comm_operator)op), count, type_name);
     if (kind == CALL_ALL_REDUCE)
         str_addf(out, " (%s of %llu %s)", comm_operator_name((enum comm_operator)op), count, type_name);
     if (kind == CALL_BROADCAST) str_addf(out, " (%llu bytes from rank %d)", count, (int)(words[0] >> 32));

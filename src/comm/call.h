@@ -11,12 +11,12 @@
 #include "base/str.h"
 #include "comm/comm.h"
 
-#define COMM_CALLS(X)                                                                                        \
-    X(CALL_NONE, "nothing")                                                                                  \
-    X(CALL_BARRIER, "barrier")                                                                               \
-    X(CALL_ALL_GATHER, "all_gather")                                                                         \
-    X(CALL_REDUCE_SCATTER, "reduce_scatter")                                                                 \
-    X(CALL_ALL_REDUCE, "all_reduce")                                                                         \
+#define COMM_CALLS(X)                                                                                                  \
+    X(CALL_NONE, "nothing")                                                                                            \
+    X(CALL_BARRIER, "barrier")                                                                                         \
+    X(CALL_ALL_GATHER, "all_gather")                                                                                   \
+    X(CALL_REDUCE_SCATTER, "reduce_scatter")                                                                           \
+    X(CALL_ALL_REDUCE, "all_reduce")                                                                                   \
     X(CALL_BROADCAST, "broadcast")
 
 enum call_kind {

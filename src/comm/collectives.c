@@ -19,10 +19,7 @@ enum {
     DIRECT_CHUNK_BYTES = 256 << 10
 };
 
-static size_t least(size_t a, size_t b)
-{
-    return a < b ? a : b;
-}
+static size_t least(size_t a, size_t b) { return a < b ? a : b; }
 
 static char *window(const struct shared_group *g, int q, unsigned chunk)
 {
@@ -60,9 +57,8 @@ static struct range slice_of(int q, int size, size_t count, size_t width)
     return (struct range){from, least(each, count - from)};
 }
 
-static err_t begin(struct shared_group *g, enum call_kind kind, const char *name, size_t count,
-                   enum dtype type, enum comm_operator op, int root, const void *direct_buffer,
-                   struct error *e)
+static err_t begin(struct shared_group *g, enum call_kind kind, const char *name, size_t count, enum dtype type,
+                   enum comm_operator op, int root, const void *direct_buffer, struct error *e)
 {
     struct call call = {.kind = kind, .name = name, .count = count, .type = type, .op = op, .root = root};
 
@@ -83,8 +79,7 @@ err_t shared_barrier(struct shared_group *g, const char *name, struct error *e)
 }
 
 /* ---- all-gather ---- */
-static err_t all_gather_direct(struct shared_group *g, const void *send, char *recv, size_t bytes,
-                               struct error *e)
+static err_t all_gather_direct(struct shared_group *g, const void *send, char *recv, size_t bytes, struct error *e)
 {
     err_t rc = shared_meet(g, e);
 
@@ -97,8 +92,7 @@ static err_t all_gather_direct(struct shared_group *g, const void *send, char *r
     return shared_sync(g, e);
 }
 
-static err_t all_gather_staged(struct shared_group *g, const char *send, char *recv, size_t bytes,
-                               struct error *e)
+static err_t all_gather_staged(struct shared_group *g, const char *send, char *recv, size_t bytes, struct error *e)
 {
     size_t at = 0;
     err_t rc;
@@ -126,15 +120,14 @@ err_t shared_all_gather(struct shared_group *g, const char *name, const void *se
     bool direct = goes_direct(g, bytes);
     err_t rc = begin(g, CALL_ALL_GATHER, name, count, type, 0, 0, direct ? send : NULL, e);
 
-    if (!rc)
-        rc = direct ? all_gather_direct(g, send, recv, bytes, e) : all_gather_staged(g, send, recv, bytes, e);
+    if (!rc) rc = direct ? all_gather_direct(g, send, recv, bytes, e) : all_gather_staged(g, send, recv, bytes, e);
     if (direct) shared_leave_direct(g, rc != ERR_NONE);
     return rc;
 }
 
 /* ---- reduce-scatter ---- */
-static err_t reduce_scatter_direct(struct shared_group *g, const char *send, void *recv, size_t count,
-                                   enum dtype type, enum comm_operator op, struct error *e)
+static err_t reduce_scatter_direct(struct shared_group *g, const char *send, void *recv, size_t count, enum dtype type,
+                                   enum comm_operator op, struct error *e)
 {
     size_t mine = (size_t)g->rank * count * dtype_bytes(type);
     err_t rc = shared_meet(g, e);
@@ -146,8 +139,8 @@ static err_t reduce_scatter_direct(struct shared_group *g, const char *send, voi
 }
 
 /* A window holds a slot for each rank that will read it. */
-static err_t reduce_scatter_staged(struct shared_group *g, const char *send, char *recv, size_t count,
-                                   enum dtype type, enum comm_operator op, struct error *e)
+static err_t reduce_scatter_staged(struct shared_group *g, const char *send, char *recv, size_t count, enum dtype type,
+                                   enum comm_operator op, struct error *e)
 {
     size_t width = dtype_bytes(type), bytes = count * width, at = 0;
     size_t slot_bytes = g->region->window_bytes / (size_t)g->size / LINE_BYTES * LINE_BYTES;
@@ -162,16 +155,16 @@ static err_t reduce_scatter_staged(struct shared_group *g, const char *send, cha
                 copy(window(g, g->rank, g->chunk) + (size_t)q * slot_bytes, send + (size_t)q * bytes + at, m);
         if ((rc = meet(g, at == 0, e))) return rc;
         for (int q = 0; q < g->size; q++)
-            g->sources[q] = q == g->rank ? send + (size_t)q * bytes + at
-                                         : window(g, q, g->chunk) + (size_t)g->rank * slot_bytes;
+            g->sources[q] =
+                q == g->rank ? send + (size_t)q * bytes + at : window(g, q, g->chunk) + (size_t)g->rank * slot_bytes;
         reduce_in_order(recv + at, g->sources, g->size, m / width, type, op);
         at += m;
     } while (at < bytes);
     return ERR_NONE;
 }
 
-err_t shared_reduce_scatter(struct shared_group *g, const char *name, const void *send, void *recv,
-                            size_t count, enum dtype type, enum comm_operator op, struct error *e)
+err_t shared_reduce_scatter(struct shared_group *g, const char *name, const void *send, void *recv, size_t count,
+                            enum dtype type, enum comm_operator op, struct error *e)
 {
     bool direct = goes_direct(g, count * dtype_bytes(type) * (size_t)g->size);
     err_t rc = begin(g, CALL_REDUCE_SCATTER, name, count, type, op, 0, direct ? send : NULL, e);
@@ -185,8 +178,8 @@ err_t shared_reduce_scatter(struct shared_group *g, const char *name, const void
 
 /* ---- all-reduce: of each chunk every rank reduces its slice, then copies the other slices from those who
  * reduced them ---- */
-static void point_at_slices(struct shared_group *g, char *data, size_t at_bytes, struct range slice,
-                            size_t width, bool direct)
+static void point_at_slices(struct shared_group *g, char *data, size_t at_bytes, struct range slice, size_t width,
+                            bool direct)
 {
     for (int q = 0; q < g->size; q++) {
         const char *chunk = q == g->rank ? data + at_bytes
@@ -197,8 +190,7 @@ static void point_at_slices(struct shared_group *g, char *data, size_t at_bytes,
     }
 }
 
-static void copy_other_slices(struct shared_group *g, char *data, size_t at_bytes, size_t m, size_t width,
-                              bool direct)
+static void copy_other_slices(struct shared_group *g, char *data, size_t at_bytes, size_t m, size_t width, bool direct)
 {
     for (int i = 1; i < g->size; i++) {
         int q = (g->rank + i) % g->size;
@@ -209,8 +201,8 @@ static void copy_other_slices(struct shared_group *g, char *data, size_t at_byte
     }
 }
 
-static err_t all_reduce_direct(struct shared_group *g, char *data, size_t count, enum dtype type,
-                               enum comm_operator op, struct error *e)
+static err_t all_reduce_direct(struct shared_group *g, char *data, size_t count, enum dtype type, enum comm_operator op,
+                               struct error *e)
 {
     size_t width = dtype_bytes(type), chunk = DIRECT_CHUNK_BYTES / width;
     err_t rc = shared_meet(g, e);
@@ -238,8 +230,8 @@ static void stage_chunk(struct shared_group *g, const char *data, size_t m, size
     copy(to + after, data + after, m * width - after);
 }
 
-static err_t all_reduce_staged(struct shared_group *g, char *data, size_t count, enum dtype type,
-                               enum comm_operator op, struct error *e)
+static err_t all_reduce_staged(struct shared_group *g, char *data, size_t count, enum dtype type, enum comm_operator op,
+                               struct error *e)
 {
     size_t width = dtype_bytes(type), chunk = g->region->window_bytes / width, m = least(chunk, count);
     err_t rc;
@@ -267,8 +259,8 @@ static err_t all_reduce_staged(struct shared_group *g, char *data, size_t count,
     return ERR_NONE;
 }
 
-static err_t all_reduce_small(struct shared_group *g, void *data, size_t count, enum dtype type,
-                              enum comm_operator op, struct error *e)
+static err_t all_reduce_small(struct shared_group *g, void *data, size_t count, enum dtype type, enum comm_operator op,
+                              struct error *e)
 {
     err_t rc;
 
@@ -324,14 +316,12 @@ static err_t broadcast_staged(struct shared_group *g, char *data, size_t bytes, 
     return ERR_NONE;
 }
 
-err_t shared_broadcast(struct shared_group *g, const char *name, void *data, size_t bytes, int root,
-                       struct error *e)
+err_t shared_broadcast(struct shared_group *g, const char *name, void *data, size_t bytes, int root, struct error *e)
 {
     bool direct = goes_direct(g, bytes);
     err_t rc = begin(g, CALL_BROADCAST, name, bytes, DTYPE_UINT8, 0, root, direct ? data : NULL, e);
 
-    if (!rc)
-        rc = direct ? broadcast_direct(g, data, bytes, root, e) : broadcast_staged(g, data, bytes, root, e);
+    if (!rc) rc = direct ? broadcast_direct(g, data, bytes, root, e) : broadcast_staged(g, data, bytes, root, e);
     if (direct) shared_leave_direct(g, rc != ERR_NONE);
     return rc;
 }

@@ -12,14 +12,11 @@ const char *comm_operator_name(enum comm_operator op)
     return op == COMM_SUM ? "sum" : op == COMM_MIN ? "min" : op == COMM_MAX ? "max" : "unknown operator";
 }
 
-static const char *text(const char *name)
-{
-    return name ? name : "";
-}
+static const char *text(const char *name) { return name ? name : ""; }
 
 /* What every rank sends and receives in all must fit into an address space, and no buffer may be missing. */
-static err_t check(const struct comm *c, const char *call, const char *name, const void *send,
-                   const void *recv, size_t count, enum dtype type, struct error *e)
+static err_t check(const struct comm *c, const char *call, const char *name, const void *send, const void *recv,
+                   size_t count, enum dtype type, struct error *e)
 {
     size_t bytes;
 
@@ -27,8 +24,8 @@ static err_t check(const struct comm *c, const char *call, const char *name, con
         return FAIL(e, ERR_COMM, "%s \"%s\": %d is no element type", call, text(name), (int)type);
     if (__builtin_mul_overflow(count, dtype_bytes(type), &bytes) ||
         __builtin_mul_overflow(bytes, (size_t)c->size, &bytes) || bytes > PTRDIFF_MAX)
-        return FAIL(e, ERR_COMM, "%s \"%s\": %zu elements for %d ranks are more than memory can hold", call,
-                    text(name), count, c->size);
+        return FAIL(e, ERR_COMM, "%s \"%s\": %zu elements for %d ranks are more than memory can hold", call, text(name),
+                    count, c->size);
     if (count && (!send || !recv))
         return FAIL(e, ERR_COMM, "%s \"%s\": the %s buffer of %zu elements is NULL", call, text(name),
                     send ? "receive" : "send", count);
@@ -38,11 +35,10 @@ static err_t check(const struct comm *c, const char *call, const char *name, con
 static err_t check_reduction(const char *call, const char *name, enum dtype type, enum comm_operator op,
                              struct error *e)
 {
-    if ((unsigned)op > COMM_MAX)
-        return FAIL(e, ERR_COMM, "%s \"%s\": %d is no operator", call, text(name), (int)op);
+    if ((unsigned)op > COMM_MAX) return FAIL(e, ERR_COMM, "%s \"%s\": %d is no operator", call, text(name), (int)op);
     if (!reduce_has_type(type))
-        return FAIL(e, ERR_COMM, "%s \"%s\": %s cannot be reduced; use float32, float64 or int64", call,
-                    text(name), dtype_name(type));
+        return FAIL(e, ERR_COMM, "%s \"%s\": %s cannot be reduced; use float32, float64 or int64", call, text(name),
+                    dtype_name(type));
     return ERR_NONE;
 }
 
@@ -66,12 +62,10 @@ err_t comm_split_ranks(struct comm *c, const int *ranks, int n, struct comm **ou
     *out = NULL;
     for (int i = 0; i < n; i++) {
         if (ranks[i] < 0 || ranks[i] >= c->size)
-            return FAIL(e, ERR_COMM, "split of a communicator: rank %d is outside [0, %d)", ranks[i],
-                        c->size);
+            return FAIL(e, ERR_COMM, "split of a communicator: rank %d is outside [0, %d)", ranks[i], c->size);
         if (ranks[i] == c->rank) index = i;
     }
-    if (index < 0)
-        return FAIL(e, ERR_COMM, "split of a communicator: rank %d is not in the group it gave", c->rank);
+    if (index < 0) return FAIL(e, ERR_COMM, "split of a communicator: rank %d is not in the group it gave", c->rank);
     if (!c->ops->split_ranks) {
         rc = comm_split(c, ranks[0], index, out, e);
         if (!rc && ((*out)->size != n || (*out)->rank != index)) {
@@ -105,8 +99,8 @@ err_t comm_barrier(struct comm *c, const char *name, struct error *e)
     return rc;
 }
 
-err_t comm_all_gather(struct comm *c, const char *name, const void *send, void *recv, size_t count,
-                      enum dtype type, struct stream *stream, struct error *e)
+err_t comm_all_gather(struct comm *c, const char *name, const void *send, void *recv, size_t count, enum dtype type,
+                      struct stream *stream, struct error *e)
 {
     err_t rc = check(c, "all_gather", name, send, recv, count, type, e);
 
@@ -117,8 +111,8 @@ err_t comm_all_gather(struct comm *c, const char *name, const void *send, void *
     return rc;
 }
 
-err_t comm_reduce_scatter(struct comm *c, const char *name, const void *send, void *recv, size_t count,
-                          enum dtype type, enum comm_operator op, struct stream *stream, struct error *e)
+err_t comm_reduce_scatter(struct comm *c, const char *name, const void *send, void *recv, size_t count, enum dtype type,
+                          enum comm_operator op, struct stream *stream, struct error *e)
 {
     err_t rc = check(c, "reduce_scatter", name, send, recv, count, type, e);
 
@@ -141,8 +135,8 @@ err_t comm_all_reduce(struct comm *c, const char *name, void *data, size_t count
     return rc;
 }
 
-err_t comm_broadcast(struct comm *c, const char *name, void *data, size_t bytes, int root,
-                     struct stream *stream, struct error *e)
+err_t comm_broadcast(struct comm *c, const char *name, void *data, size_t bytes, int root, struct stream *stream,
+                     struct error *e)
 {
     err_t rc = check(c, "broadcast", name, data, data, bytes, DTYPE_UINT8, e);
 
@@ -155,12 +149,6 @@ err_t comm_broadcast(struct comm *c, const char *name, void *data, size_t bytes,
     return rc;
 }
 
-void comm_abort(struct comm *c, const char *reason)
-{
-    c->ops->abort(c, reason ? reason : "no reason given");
-}
+void comm_abort(struct comm *c, const char *reason) { c->ops->abort(c, reason ? reason : "no reason given"); }
 
-void comm_set_timeout(struct comm *c, double seconds)
-{
-    c->ops->set_timeout(c, seconds);
-}
+void comm_set_timeout(struct comm *c, double seconds) { c->ops->set_timeout(c, seconds); }

@@ -51,16 +51,16 @@ struct comm_ops {
     err_t (*split)(struct comm *c, int colour, int key, struct comm **out, struct error *e);
     err_t (*barrier)(struct comm *c, const char *name, struct error *e);
     /* recv = [size][count]: every rank's send, in rank order. send may be recv + rank * count. */
-    err_t (*all_gather)(struct comm *c, const char *name, const void *send, void *recv, size_t count,
-                        enum dtype type, struct stream *stream, struct error *e);
+    err_t (*all_gather)(struct comm *c, const char *name, const void *send, void *recv, size_t count, enum dtype type,
+                        struct stream *stream, struct error *e);
     /* send = [size][count]; recv = [count]: the reduction of every rank's send[rank]. */
     err_t (*reduce_scatter)(struct comm *c, const char *name, const void *send, void *recv, size_t count,
                             enum dtype type, enum comm_operator op, struct stream *stream, struct error *e);
     /* In place. Types of reductions: float32, float64, int64. */
     err_t (*all_reduce)(struct comm *c, const char *name, void *data, size_t count, enum dtype type,
                         enum comm_operator op, struct stream *stream, struct error *e);
-    err_t (*broadcast)(struct comm *c, const char *name, void *data, size_t bytes, int root,
-                       struct stream *stream, struct error *e);
+    err_t (*broadcast)(struct comm *c, const char *name, void *data, size_t bytes, int root, struct stream *stream,
+                       struct error *e);
     /* Tells the whole job that this rank has failed and why; never blocks, any thread may call it. */
     void (*abort)(struct comm *c, const char *reason);
     /* How long this rank waits for others from now on, on every communicator of the job. */
@@ -83,19 +83,17 @@ err_t comm_split(struct comm *c, int colour, int key, struct comm **out, struct 
 /* The same for callers that know their group: ranks[n] are the ranks of c in it, in its order, this rank
  * among them. Every rank of c calls it, each with its own group. The only split whose result is right on the
  * fake backend, which knows no other ranks. */
-err_t comm_split_ranks(struct comm *c, const int *ranks, int n, struct comm **out,
-                       struct error *e) MUST_CHECK;
+err_t comm_split_ranks(struct comm *c, const int *ranks, int n, struct comm **out, struct error *e) MUST_CHECK;
 void comm_destroy(struct comm *c); /* NULL is fine; collective for backends that need it */
 err_t comm_barrier(struct comm *c, const char *name, struct error *e) MUST_CHECK;
-err_t comm_all_gather(struct comm *c, const char *name, const void *send, void *recv, size_t count,
-                      enum dtype type, struct stream *stream, struct error *e) MUST_CHECK;
-err_t comm_reduce_scatter(struct comm *c, const char *name, const void *send, void *recv, size_t count,
-                          enum dtype type, enum comm_operator op, struct stream *stream,
-                          struct error *e) MUST_CHECK;
+err_t comm_all_gather(struct comm *c, const char *name, const void *send, void *recv, size_t count, enum dtype type,
+                      struct stream *stream, struct error *e) MUST_CHECK;
+err_t comm_reduce_scatter(struct comm *c, const char *name, const void *send, void *recv, size_t count, enum dtype type,
+                          enum comm_operator op, struct stream *stream, struct error *e) MUST_CHECK;
 err_t comm_all_reduce(struct comm *c, const char *name, void *data, size_t count, enum dtype type,
                       enum comm_operator op, struct stream *stream, struct error *e) MUST_CHECK;
-err_t comm_broadcast(struct comm *c, const char *name, void *data, size_t bytes, int root,
-                     struct stream *stream, struct error *e) MUST_CHECK;
+err_t comm_broadcast(struct comm *c, const char *name, void *data, size_t bytes, int root, struct stream *stream,
+                     struct error *e) MUST_CHECK;
 void comm_abort(struct comm *c, const char *reason);
 void comm_set_timeout(struct comm *c, double seconds);
 

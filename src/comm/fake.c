@@ -19,10 +19,7 @@ static err_t create(const struct comm *like, int size, int rank, struct comm **o
     return ERR_NONE;
 }
 
-static void fake_destroy(struct comm *c)
-{
-    mem_free(c);
-}
+static void fake_destroy(struct comm *c) { mem_free(c); }
 
 static err_t fake_split(struct comm *c, int colour, int key, struct comm **out, struct error *e)
 {
@@ -66,15 +63,13 @@ static err_t fake_all_reduce(struct comm *c, const char *name, void *data, size_
     for (size_t i = 0; i < count; i++) {
         if (type == DTYPE_FLOAT32) ((float *)data)[i] *= (float)c->size;
         if (type == DTYPE_FLOAT64) ((double *)data)[i] *= c->size;
-        if (type == DTYPE_INT64)
-            ((int64_t *)data)[i] = (int64_t)((uint64_t)((int64_t *)data)[i] * (uint64_t)c->size);
+        if (type == DTYPE_INT64) ((int64_t *)data)[i] = (int64_t)((uint64_t)((int64_t *)data)[i] * (uint64_t)c->size);
     }
     return ERR_NONE;
 }
 
 static err_t fake_reduce_scatter(struct comm *c, const char *name, const void *send, void *recv, size_t count,
-                                 enum dtype type, enum comm_operator op, struct stream *stream,
-                                 struct error *e)
+                                 enum dtype type, enum comm_operator op, struct stream *stream, struct error *e)
 {
     size_t bytes = count * dtype_bytes(type);
 
@@ -82,23 +77,17 @@ static err_t fake_reduce_scatter(struct comm *c, const char *name, const void *s
     return fake_all_reduce(c, name, recv, count, type, op, stream, e);
 }
 
-static err_t fake_broadcast(struct comm *c, const char *name, void *data, size_t bytes, int root,
-                            struct stream *stream, struct error *e)
+static err_t fake_broadcast(struct comm *c, const char *name, void *data, size_t bytes, int root, struct stream *stream,
+                            struct error *e)
 {
     (void)c, (void)name, (void)data, (void)bytes, (void)root, (void)stream, (void)e;
     return ERR_NONE;
 }
 
 /* There is nobody to tell: the failing call's error ends the dry run. */
-static void fake_abort(struct comm *c, const char *reason)
-{
-    (void)c, (void)reason;
-}
+static void fake_abort(struct comm *c, const char *reason) { (void)c, (void)reason; }
 
-static void fake_set_timeout(struct comm *c, double seconds)
-{
-    (void)c, (void)seconds;
-}
+static void fake_set_timeout(struct comm *c, double seconds) { (void)c, (void)seconds; }
 
 static err_t dry_all_gather(struct comm *c, const char *name, const void *send, void *recv, size_t count,
                             enum dtype type, struct stream *stream, struct error *e)
@@ -155,7 +144,8 @@ static err_t create_world(const struct comm_ops *ops, int size, int rank, struct
 
     *out = NULL;
     if (size < 1 || rank < 0 || rank >= size)
-        return FAIL(e, ERR_COMM, "the %s communicator cannot be rank %d of %d; the rank must be in [0, size)", ops->name, rank, size);
+        return FAIL(e, ERR_COMM, "the %s communicator cannot be rank %d of %d; the rank must be in [0, size)",
+                    ops->name, rank, size);
     return create(&like, size, rank, out, e);
 }
 

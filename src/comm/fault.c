@@ -15,10 +15,7 @@ struct faulty {
 
 static const struct comm_ops ops;
 
-static struct comm *inner_of(struct comm *c)
-{
-    return ((struct faulty *)c)->inner;
-}
+static struct comm *inner_of(struct comm *c) { return ((struct faulty *)c)->inner; }
 
 /* The fault, if this call is the one; an error means that the call must not take place. */
 static err_t strike(struct comm *c, const char *name, struct error *e)
@@ -74,14 +71,12 @@ static err_t fault_all_gather(struct comm *c, const char *name, const void *send
     return rc ? rc : inner_of(c)->ops->all_gather(inner_of(c), name, send, recv, count, type, stream, e);
 }
 
-static err_t fault_reduce_scatter(struct comm *c, const char *name, const void *send, void *recv,
-                                  size_t count, enum dtype type, enum comm_operator op, struct stream *stream,
-                                  struct error *e)
+static err_t fault_reduce_scatter(struct comm *c, const char *name, const void *send, void *recv, size_t count,
+                                  enum dtype type, enum comm_operator op, struct stream *stream, struct error *e)
 {
     err_t rc = strike(c, name, e);
 
-    return rc ? rc
-              : inner_of(c)->ops->reduce_scatter(inner_of(c), name, send, recv, count, type, op, stream, e);
+    return rc ? rc : inner_of(c)->ops->reduce_scatter(inner_of(c), name, send, recv, count, type, op, stream, e);
 }
 
 static err_t fault_all_reduce(struct comm *c, const char *name, void *data, size_t count, enum dtype type,
@@ -100,15 +95,9 @@ static err_t fault_broadcast(struct comm *c, const char *name, void *data, size_
     return rc ? rc : inner_of(c)->ops->broadcast(inner_of(c), name, data, bytes, root, stream, e);
 }
 
-static void fault_abort(struct comm *c, const char *reason)
-{
-    comm_abort(inner_of(c), reason);
-}
+static void fault_abort(struct comm *c, const char *reason) { comm_abort(inner_of(c), reason); }
 
-static void fault_set_timeout(struct comm *c, double seconds)
-{
-    comm_set_timeout(inner_of(c), seconds);
-}
+static void fault_set_timeout(struct comm *c, double seconds) { comm_set_timeout(inner_of(c), seconds); }
 
 static const struct comm_ops ops = {
     .name = "fault",

@@ -27,7 +27,6 @@ struct comm_fault { /* shared by a communicator and those split from it; may be 
 };
 
 /* Owns inner, also on error. */
-err_t comm_fault_create(struct comm *inner, struct comm_fault *fault, struct comm **out,
-                        struct error *e) MUST_CHECK;
+err_t comm_fault_create(struct comm *inner, struct comm_fault *fault, struct comm **out, struct error *e) MUST_CHECK;
 
 #endif

@@ -26,10 +26,7 @@ static int number(const char *name)
     return errno || *end || value < 0 || value > INT_MAX ? -1 : (int)value;
 }
 
-static int first_of(int a, int b)
-{
-    return a >= 0 ? a : b;
-}
+static int first_of(int a, int b) { return a >= 0 ? a : b; }
 
 void comm_launch_detect(struct comm_launch *out)
 {
@@ -119,18 +116,16 @@ static err_t load_plugin(struct comm_world *w, const struct comm_launch *launch,
     /* global: Open MPI's own plugins look for its symbols */
     w->library = dlopen(str_text(&path), RTLD_NOW | RTLD_GLOBAL);
     if (!w->library) {
-        rc = FAIL(e, ERR_MISSING,
-                  "cannot load %s: %s; install Open MPI (apt-get install libopenmpi3) or run make again",
-                  str_text(&path), dlerror());
+        rc =
+            FAIL(e, ERR_MISSING, "cannot load %s: %s; install Open MPI (apt-get install libopenmpi3) or run make again",
+                 str_text(&path), dlerror());
         goto out;
     }
     w->plugin = dlsym(w->library, COMM_MPI_PLUGIN_SYMBOL);
     if (!w->plugin)
-        rc = FAIL(e, ERR_MISSING, "%s is no plugin of ctitan: it lacks " COMM_MPI_PLUGIN_SYMBOL,
-                  str_text(&path));
+        rc = FAIL(e, ERR_MISSING, "%s is no plugin of ctitan: it lacks " COMM_MPI_PLUGIN_SYMBOL, str_text(&path));
     else if (strcmp(w->plugin->version, CTITAN_VERSION) != 0)
-        rc = FAIL(e, ERR_UNSUPPORTED,
-                  "%s was built for ctitan %s, this is ctitan %s; run make (or make install) again",
+        rc = FAIL(e, ERR_UNSUPPORTED, "%s was built for ctitan %s, this is ctitan %s; run make (or make install) again",
                   str_text(&path), w->plugin->version, CTITAN_VERSION);
 out:
     str_release(&path);
@@ -147,8 +142,7 @@ err_t comm_world_open(struct comm_world *w, const struct comm_options *options, 
     comm_launch_detect(&launch);
     if (!launch.launcher || launch.size == 1) return comm_self_create(&w->comm, e);
     if (launch.lacks_mpi)
-        return FAIL(e, ERR_USAGE, "srun started %d ranks without MPI; start them with srun --mpi=pmix",
-                    launch.size);
+        return FAIL(e, ERR_USAGE, "srun started %d ranks without MPI; start them with srun --mpi=pmix", launch.size);
     rc = load_plugin(w, &launch, e);
     if (!rc) rc = w->plugin->open(options ? options : &defaults, &launch, &w->comm, e);
     if (rc) w->plugin = NULL;

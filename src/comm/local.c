@@ -38,10 +38,7 @@ struct local {
 
 static const struct comm_ops ops;
 
-static struct local *local_of(struct comm *c)
-{
-    return (struct local *)c;
-}
+static struct local *local_of(struct comm *c) { return (struct local *)c; }
 
 static void group_free(struct local_group *group)
 {
@@ -99,8 +96,8 @@ static struct local_group *group_create(struct local_job *job, int size, const i
 }
 
 /* Takes over one reference to the group, also on error. */
-static err_t attach(struct local_job *job, struct local_group *group, int rank, int world_size,
-                    struct comm **out, struct error *e)
+static err_t attach(struct local_job *job, struct local_group *group, int rank, int world_size, struct comm **out,
+                    struct error *e)
 {
     struct local *l = mem_zalloc(1, sizeof *l);
     int size = group->region->size;
@@ -110,8 +107,8 @@ static err_t attach(struct local_job *job, struct local_group *group, int rank, 
         group_release(job, group);
         return FAIL(e, ERR_MEMORY, "out of memory for a communicator of %d ranks", size);
     }
-    l->base = (struct comm){
-        .ops = &ops, .rank = rank, .size = size, .world_rank = group->world_ranks[rank], .n_hosts = 1};
+    l->base =
+        (struct comm){.ops = &ops, .rank = rank, .size = size, .world_rank = group->world_ranks[rank], .n_hosts = 1};
     l->base.local_rank = l->base.world_rank;
     l->base.local_size = world_size;
     l->job = job;
@@ -165,8 +162,7 @@ static err_t split_with(struct local *l, struct split_choice *choices, int64_t *
 static err_t local_split(struct comm *c, int colour, int key, struct comm **out, struct error *e)
 {
     struct local *l = local_of(c);
-    struct split_choice own = {.colour = colour, .key = key},
-                        *choices = mem_zalloc((size_t)c->size, sizeof *choices);
+    struct split_choice own = {.colour = colour, .key = key}, *choices = mem_zalloc((size_t)c->size, sizeof *choices);
     int64_t *addresses = mem_zalloc((size_t)c->size, sizeof *addresses);
     int *members = mem_zalloc((size_t)c->size, sizeof *members);
     err_t rc;
@@ -176,9 +172,8 @@ static err_t local_split(struct comm *c, int colour, int key, struct comm **out,
     else
         rc = FAIL(e, ERR_MEMORY, "out of memory while splitting a communicator of %d ranks", c->size);
     if (rc)
-        local_abort(c,
-                    e ? e->message
-                      : "cannot split a communicator"); /* the others hold groups that wait for this rank */
+        local_abort(c, e ? e->message
+                         : "cannot split a communicator"); /* the others hold groups that wait for this rank */
     mem_free(choices);
     mem_free(addresses);
     mem_free(members);
@@ -197,9 +192,8 @@ static err_t local_all_gather(struct comm *c, const char *name, const void *send
     return shared_all_gather(&local_of(c)->shared, name, send, recv, count, type, e);
 }
 
-static err_t local_reduce_scatter(struct comm *c, const char *name, const void *send, void *recv,
-                                  size_t count, enum dtype type, enum comm_operator op, struct stream *stream,
-                                  struct error *e)
+static err_t local_reduce_scatter(struct comm *c, const char *name, const void *send, void *recv, size_t count,
+                                  enum dtype type, enum comm_operator op, struct stream *stream, struct error *e)
 {
     (void)stream;
     return shared_reduce_scatter(&local_of(c)->shared, name, send, recv, count, type, op, e);

@@ -14,7 +14,6 @@
 enum { COMM_LOCAL_MAX_RANKS = 4096 };
 
 /* out: size pointers, filled with ranks 0..size-1; all NULL on error. options NULL: the defaults. */
-err_t comm_local_create(int size, const struct comm_options *options, struct comm **out,
-                        struct error *e) MUST_CHECK;
+err_t comm_local_create(int size, const struct comm_options *options, struct comm **out, struct error *e) MUST_CHECK;
 
 #endif

@@ -15,15 +15,9 @@ struct recording {
 
 static const struct comm_ops ops;
 
-static struct recording *of(struct comm *c)
-{
-    return (struct recording *)c;
-}
+static struct recording *of(struct comm *c) { return (struct recording *)c; }
 
-void comm_record_clear(struct comm_record *r)
-{
-    r->n = 0;
-}
+void comm_record_clear(struct comm_record *r) { r->n = 0; }
 
 void comm_record_release(struct comm_record *r)
 {
@@ -114,15 +108,13 @@ static err_t record_all_gather(struct comm *c, const char *name, const void *sen
     size_t bytes = count * dtype_bytes(type) * (size_t)(c->size - 1);
 
     add(c,
-        (struct comm_record_entry){
-            .kind = CALL_ALL_GATHER, .count = count, .type = type, .bytes = bytes, .result = rc},
+        (struct comm_record_entry){.kind = CALL_ALL_GATHER, .count = count, .type = type, .bytes = bytes, .result = rc},
         name);
     return rc;
 }
 
-static err_t record_reduce_scatter(struct comm *c, const char *name, const void *send, void *recv,
-                                   size_t count, enum dtype type, enum comm_operator op,
-                                   struct stream *stream, struct error *e)
+static err_t record_reduce_scatter(struct comm *c, const char *name, const void *send, void *recv, size_t count,
+                                   enum dtype type, enum comm_operator op, struct stream *stream, struct error *e)
 {
     err_t rc = of(c)->inner->ops->reduce_scatter(of(c)->inner, name, send, recv, count, type, op, stream, e);
     struct comm_record_entry entry = {
@@ -137,8 +129,7 @@ static err_t record_all_reduce(struct comm *c, const char *name, void *data, siz
                                enum comm_operator op, struct stream *stream, struct error *e)
 {
     err_t rc = of(c)->inner->ops->all_reduce(of(c)->inner, name, data, count, type, op, stream, e);
-    struct comm_record_entry entry = {
-        .kind = CALL_ALL_REDUCE, .count = count, .type = type, .op = op, .result = rc};
+    struct comm_record_entry entry = {.kind = CALL_ALL_REDUCE, .count = count, .type = type, .op = op, .result = rc};
 
     entry.bytes = 2 * count * dtype_bytes(type) * (size_t)(c->size - 1) / (size_t)c->size;
     add(c, entry, name);
@@ -157,15 +148,9 @@ static err_t record_broadcast(struct comm *c, const char *name, void *data, size
     return rc;
 }
 
-static void record_abort(struct comm *c, const char *reason)
-{
-    comm_abort(of(c)->inner, reason);
-}
+static void record_abort(struct comm *c, const char *reason) { comm_abort(of(c)->inner, reason); }
 
-static void record_set_timeout(struct comm *c, double seconds)
-{
-    comm_set_timeout(of(c)->inner, seconds);
-}
+static void record_set_timeout(struct comm *c, double seconds) { comm_set_timeout(of(c)->inner, seconds); }
 
 static const struct comm_ops ops = {
     .name = "record",

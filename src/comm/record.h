@@ -33,7 +33,6 @@ int comm_record_count(const struct comm_record *r, enum call_kind kind, const ch
 size_t comm_record_bytes(const struct comm_record *r, enum call_kind kind, const char *prefix);
 
 /* Owns inner, also on error. */
-err_t comm_record_create(struct comm *inner, struct comm_record *record, struct comm **out,
-                         struct error *e) MUST_CHECK;
+err_t comm_record_create(struct comm *inner, struct comm_record *record, struct comm **out, struct error *e) MUST_CHECK;
 
 #endif

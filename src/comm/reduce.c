@@ -24,25 +24,25 @@
 #define MAX_INT(a, b) ((a) > (b) ? (a) : (b))
 
 /* function, type, combination */
-#define PAIRS(X)                                                                                             \
-    X(sum_float32, float, SUM)                                                                               \
-    X(min_float32, float, MIN)                                                                               \
-    X(max_float32, float, MAX)                                                                               \
-    X(sum_float64, double, SUM)                                                                              \
-    X(min_float64, double, MIN)                                                                              \
-    X(max_float64, double, MAX)                                                                              \
-    X(sum_int64, int64_t, SUM_WRAPPING)                                                                      \
-    X(min_int64, int64_t, MIN_INT)                                                                           \
+#define PAIRS(X)                                                                                                       \
+    X(sum_float32, float, SUM)                                                                                         \
+    X(min_float32, float, MIN)                                                                                         \
+    X(max_float32, float, MAX)                                                                                         \
+    X(sum_float64, double, SUM)                                                                                        \
+    X(min_float64, double, MIN)                                                                                        \
+    X(max_float64, double, MAX)                                                                                        \
+    X(sum_int64, int64_t, SUM_WRAPPING)                                                                                \
+    X(min_int64, int64_t, MIN_INT)                                                                                     \
     X(max_int64, int64_t, MAX_INT)
 
-#define PAIR_FUNCTION(name, T, combine)                                                                      \
-    VECTORISED static void name(void *out_, const void *a_, const void *b_, size_t n)                        \
-    {                                                                                                        \
-        T *out = out_;                                                                                       \
-        const T *a = a_, *b = b_;                                                                            \
-                                                                                                             \
-        INDEPENDENT                                                                                          \
-        for (size_t i = 0; i < n; i++) out[i] = combine(a[i], b[i]);                                         \
+#define PAIR_FUNCTION(name, T, combine)                                                                                \
+    VECTORISED static void name(void *out_, const void *a_, const void *b_, size_t n)                                  \
+    {                                                                                                                  \
+        T *out = out_;                                                                                                 \
+        const T *a = a_, *b = b_;                                                                                      \
+                                                                                                                       \
+        INDEPENDENT                                                                                                    \
+        for (size_t i = 0; i < n; i++) out[i] = combine(a[i], b[i]);                                                   \
     }
 PAIRS(PAIR_FUNCTION)
 
@@ -57,13 +57,9 @@ static pair_function pair_of(enum dtype type, enum comm_operator op)
     return type == DTYPE_FLOAT32 ? float32[op] : type == DTYPE_FLOAT64 ? float64[op] : int64[op];
 }
 
-bool reduce_has_type(enum dtype type)
-{
-    return type == DTYPE_FLOAT32 || type == DTYPE_FLOAT64 || type == DTYPE_INT64;
-}
+bool reduce_has_type(enum dtype type) { return type == DTYPE_FLOAT32 || type == DTYPE_FLOAT64 || type == DTYPE_INT64; }
 
-void reduce_in_order(void *out, const void *const *sources, int n, size_t count, enum dtype type,
-                     enum comm_operator op)
+void reduce_in_order(void *out, const void *const *sources, int n, size_t count, enum dtype type, enum comm_operator op)
 {
     enum { BLOCK_BYTES = 8 << 10 };
     _Alignas(64) char sum[BLOCK_BYTES];

@@ -23,10 +23,7 @@ struct self {
 
 static const struct comm_ops ops;
 
-static struct self_job *job_of(struct comm *c)
-{
-    return ((struct self *)c)->job;
-}
+static struct self_job *job_of(struct comm *c) { return ((struct self *)c)->job; }
 
 static err_t failed(struct comm *c, struct error *e)
 {
@@ -75,8 +72,7 @@ static err_t self_all_gather(struct comm *c, const char *name, const void *send,
 }
 
 static err_t self_reduce_scatter(struct comm *c, const char *name, const void *send, void *recv, size_t count,
-                                 enum dtype type, enum comm_operator op, struct stream *stream,
-                                 struct error *e)
+                                 enum dtype type, enum comm_operator op, struct stream *stream, struct error *e)
 {
     (void)op;
     return self_all_gather(c, name, send, recv, count, type, stream, e);
@@ -89,8 +85,8 @@ static err_t self_all_reduce(struct comm *c, const char *name, void *data, size_
     return failed(c, e);
 }
 
-static err_t self_broadcast(struct comm *c, const char *name, void *data, size_t bytes, int root,
-                            struct stream *stream, struct error *e)
+static err_t self_broadcast(struct comm *c, const char *name, void *data, size_t bytes, int root, struct stream *stream,
+                            struct error *e)
 {
     (void)name, (void)data, (void)bytes, (void)root, (void)stream;
     return failed(c, e);
@@ -105,10 +101,7 @@ static void self_abort(struct comm *c, const char *reason)
     atomic_store(&job_of(c)->failed, 2);
 }
 
-static void self_set_timeout(struct comm *c, double seconds)
-{
-    (void)c, (void)seconds;
-}
+static void self_set_timeout(struct comm *c, double seconds) { (void)c, (void)seconds; }
 
 static const struct comm_ops ops = {
     .name = "self",

@@ -38,8 +38,7 @@ err_t shared_job_check(struct shared_job *job, struct error *e)
     if (atomic_load(&job->state) == 0) return ERR_NONE;
     /* the writer may be a process that dies right here: do not wait for it for ever */
     for (int i = 0; i < 1000 && atomic_load(&job->state) == 1; i++) clock_sleep_ns(100 * 1000);
-    if (atomic_load(&job->state) == 1)
-        return FAIL(e, ERR_COMM, "another rank failed and died before it could say why");
+    if (atomic_load(&job->state) == 1) return FAIL(e, ERR_COMM, "another rank failed and died before it could say why");
     return FAIL(e, job->code, "%s", job->reason);
 }
 
@@ -56,10 +55,7 @@ static size_t window_bytes_for(int size, size_t wanted)
     return ((wanted > least ? wanted : least) + 63) / 64 * 64;
 }
 
-static size_t windows_at(int size)
-{
-    return sizeof(struct shared_region) + (size_t)size * sizeof(struct shared_slot);
-}
+static size_t windows_at(int size) { return sizeof(struct shared_region) + (size_t)size * sizeof(struct shared_slot); }
 
 size_t shared_region_bytes(int size, size_t window_bytes)
 {
@@ -85,7 +81,8 @@ void shared_group_init(struct shared_group *g, struct shared_job *job, struct sh
     g->call.name = "";
 }
 
-/* Whether this rank may spin while it waits: ranks on the same cores are no more than these. By now all have said where they run. */
+/* Whether this rank may spin while it waits: ranks on the same cores are no more than these. By now all have said where
+ * they run. */
 static int spin_rounds(const struct shared_group *g)
 {
     const struct affinity_mask *own = &g->region->slots[g->rank].cores;
@@ -180,8 +177,8 @@ static void fail_timeout(struct shared_group *g, double seconds)
     print_own_call(&text, g);
     str_addf(&text, ": rank%s %s", missing > 1 ? "s" : "", str_text(&names));
     if (missing > MAX_NAMED) str_addf(&text, " and %d more", missing - MAX_NAMED);
-    str_addf(&text, " did not arrive within %.3g s (this is call #%llu of rank %d; last calls here: %s)",
-             seconds, (unsigned long long)g->call.sequence, g->world_ranks[g->rank], str_text(&calls));
+    str_addf(&text, " did not arrive within %.3g s (this is call #%llu of rank %d; last calls here: %s)", seconds,
+             (unsigned long long)g->call.sequence, g->world_ranks[g->rank], str_text(&calls));
     fail_with(g, ERR_TIMEOUT, -1, &text);
     str_release(&names);
     str_release(&calls);
@@ -219,8 +216,7 @@ static void nap(struct shared_slot *theirs, unsigned wanted)
 
     atomic_fetch_add(&theirs->waiters, 1);
     seen = atomic_load(&theirs->phase);
-    if ((int)(seen - wanted) < 0 && !atomic_load(&theirs->has_left))
-        futex(&theirs->phase, FUTEX_WAIT, seen, &limit);
+    if ((int)(seen - wanted) < 0 && !atomic_load(&theirs->has_left)) futex(&theirs->phase, FUTEX_WAIT, seen, &limit);
     atomic_fetch_sub(&theirs->waiters, 1);
 }
 

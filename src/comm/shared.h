@@ -62,8 +62,7 @@ struct shared_region {
 
 /* At least 64 bytes a rank are staged at a time: window_bytes is raised where it must be. */
 size_t shared_region_bytes(int size, size_t window_bytes);
-void shared_region_init(struct shared_region *r, int size,
-                        size_t window_bytes); /* r: zeroed, aligned to 64 bytes */
+void shared_region_init(struct shared_region *r, int size, size_t window_bytes); /* r: zeroed, aligned to 64 bytes */
 
 /* ---- group: one rank's handle on a region, in its own memory ---- */
 struct shared_group {
@@ -72,10 +71,10 @@ struct shared_group {
     const int *world_ranks;       /* borrowed; [size], for messages */
     const void **sources;         /* borrowed; [size], scratch */
     int rank, size;
-    bool is_direct; /* ranks are threads of one process */
+    bool is_direct;  /* ranks are threads of one process */
     int spin_rounds; /* known after the first call: few while ranks may have to take turns on a core */
-    /* Called after each nap of waiting, about twenty times a second: looks for ranks that died and fails the job if it finds
-     * one. May be NULL. */
+    /* Called after each nap of waiting, about twenty times a second: looks for ranks that died and fails the job if it
+     * finds one. May be NULL. */
     void (*poll)(void *context);
     void *context;
     unsigned phase;   /* last one arrived at */
@@ -91,8 +90,8 @@ void shared_group_leave(struct shared_group *g); /* tells the others that no cal
 err_t shared_barrier(struct shared_group *g, const char *name, struct error *e) MUST_CHECK;
 err_t shared_all_gather(struct shared_group *g, const char *name, const void *send, void *recv, size_t count,
                         enum dtype type, struct error *e) MUST_CHECK;
-err_t shared_reduce_scatter(struct shared_group *g, const char *name, const void *send, void *recv,
-                            size_t count, enum dtype type, enum comm_operator op, struct error *e) MUST_CHECK;
+err_t shared_reduce_scatter(struct shared_group *g, const char *name, const void *send, void *recv, size_t count,
+                            enum dtype type, enum comm_operator op, struct error *e) MUST_CHECK;
 err_t shared_all_reduce(struct shared_group *g, const char *name, void *data, size_t count, enum dtype type,
                         enum comm_operator op, struct error *e) MUST_CHECK;
 err_t shared_broadcast(struct shared_group *g, const char *name, void *data, size_t bytes, int root,
@@ -100,10 +99,9 @@ err_t shared_broadcast(struct shared_group *g, const char *name, void *data, siz
 
 /* ---- between shared.c (waiting) and collectives.c (moving data) ---- */
 /* Announces a call; buffer != NULL: others may read it until shared_leave_direct. */
-err_t shared_begin(struct shared_group *g, const struct call *call, const void *buffer,
-                   struct error *e) MUST_CHECK;
-err_t shared_meet(struct shared_group *g, struct error *e)
-    MUST_CHECK; /* first phase of a call: everybody is here, with the same call */
+err_t shared_begin(struct shared_group *g, const struct call *call, const void *buffer, struct error *e) MUST_CHECK;
+err_t shared_meet(struct shared_group *g,
+                  struct error *e) MUST_CHECK; /* first phase of a call: everybody is here, with the same call */
 err_t shared_sync(struct shared_group *g, struct error *e) MUST_CHECK; /* any further phase */
 /* After the last phase, or after a failure: returns when nobody reads this rank's buffer any more. */
 void shared_leave_direct(struct shared_group *g, bool has_failed);

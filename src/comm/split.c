@@ -10,8 +10,7 @@ int split_members(const struct split_choice *choices, int size, int64_t colour, 
         int at = n;
 
         if (choices[rank].colour != colour) continue;
-        for (; at > 0 && choices[members[at - 1]].key > choices[rank].key; at--)
-            members[at] = members[at - 1];
+        for (; at > 0 && choices[members[at - 1]].key > choices[rank].key; at--) members[at] = members[at - 1];
         members[at] = rank;
         n++;
     }

@@ -24,8 +24,7 @@ static void problem(struct argument_reader *a, const char *text)
     size_t n = strlen(argument);
 
     utf8_clean(&clean, argument, n < SHOWN ? n : SHOWN);
-    config_problem(a->r->p, "argument %d, %s%s: %s", a->at + 1, str_text(&clean), n > SHOWN ? "..." : "",
-                   text);
+    config_problem(a->r->p, "argument %d, %s%s: %s", a->at + 1, str_text(&clean), n > SHOWN ? "..." : "", text);
     str_release(&clean);
 }
 
@@ -35,8 +34,7 @@ static void set(struct argument_reader *a, int index, int number, const char *va
     struct str why = {0};
 
     if (config_set(a->r->c, row, value, strlen(value), STYLE_ARGUMENT, &why)) {
-        a->r->c->sources->origin[index] =
-            (struct config_origin){.kind = FROM_ARGUMENT, .argument = number + 1};
+        a->r->c->sources->origin[index] = (struct config_origin){.kind = FROM_ARGUMENT, .argument = number + 1};
     } else {
         struct str text = {0};
 

@@ -44,7 +44,8 @@ static struct config_origin *origin_of(struct config *c, const void *option)
 /* Was `a` given in a place that overrides the one that gave `b`? */
 static bool is_later(const struct config *c, const struct config_origin *a, const struct config_origin *b)
 {
-    if (a->kind == FROM_ARGUMENT || b->kind == FROM_ARGUMENT) return a->kind == FROM_ARGUMENT && b->kind != FROM_ARGUMENT;
+    if (a->kind == FROM_ARGUMENT || b->kind == FROM_ARGUMENT)
+        return a->kind == FROM_ARGUMENT && b->kind != FROM_ARGUMENT;
     return a->kind == FROM_FILE && strcmp(a->name, c->sources->file) == 0 &&
            !(b->kind == FROM_FILE && strcmp(b->name, a->name) == 0);
 }
@@ -84,21 +85,18 @@ RULE(names_are_given)
 
 RULE(global_batch_divides)
 {
-    if (c->training.global_batch_size > 0 &&
-        c->training.global_batch_size % c->training.local_batch_size != 0)
+    if (c->training.global_batch_size > 0 && c->training.global_batch_size % c->training.local_batch_size != 0)
         config_problem(p, "%s is not a multiple of %s", say(c, &c->training.global_batch_size),
                        say(c, &c->training.local_batch_size));
 }
 
 RULE(data_is_given)
 {
-    if (!c->training.dataset.n)
-        config_problem(p, "%s: name the text to train on", say(c, &c->training.dataset));
+    if (!c->training.dataset.n) config_problem(p, "%s: name the text to train on", say(c, &c->training.dataset));
     if (c->training.dataset.n > 1 && config_list_has(&c->training.dataset, "synthetic"))
         config_problem(p, "%s: `synthetic` stands alone", say(c, &c->training.dataset));
     if (strpbrk(c->training.document_separator, "\r\n"))
-        config_problem(p, "%s: a separator is one line, without its end",
-                       say(c, &c->training.document_separator));
+        config_problem(p, "%s: a separator is one line, without its end", say(c, &c->training.document_separator));
 }
 
 /* The fallback stands in for the dataset beside which it was written. Who names another dataset later, on the
@@ -115,8 +113,8 @@ RULE(fallback_belongs_to_its_dataset)
     (void)p;
     if (!later || !c->training.dataset_fallback.n) return;
     c->training.dataset_fallback.n = 0;
-    *fallback = (struct config_origin){
-        .kind = FROM_RULE, .name = later == dataset ? "training.dataset" : "training.dataset_path"};
+    *fallback = (struct config_origin){.kind = FROM_RULE,
+                                       .name = later == dataset ? "training.dataset" : "training.dataset_path"};
 }
 
 RULE(tokens_fit_the_vocabulary)
@@ -150,8 +148,7 @@ RULE(float64_is_whole)
 RULE(validation_has_text)
 {
     if (c->validation.enable && !c->validation.dataset.n)
-        config_problem(p, "%s needs %s to name text", say(c, &c->validation.enable),
-                       say(c, &c->validation.dataset));
+        config_problem(p, "%s needs %s to name text", say(c, &c->validation.enable), say(c, &c->validation.dataset));
 }
 
 /* What asks for something to be loaded or saved, while nothing is. */
@@ -168,8 +165,7 @@ RULE(checkpoint_is_enabled)
         config_problem(p, "%s does nothing while %s", say(c, &c->checkpoint.initial_load_path),
                        say(c, &c->checkpoint.enable));
     if (c->checkpoint.load_step >= 0)
-        config_problem(p, "%s does nothing while %s", say(c, &c->checkpoint.load_step),
-                       say(c, &c->checkpoint.enable));
+        config_problem(p, "%s does nothing while %s", say(c, &c->checkpoint.load_step), say(c, &c->checkpoint.enable));
 }
 
 RULE(seed_checkpoint_is_saved)
@@ -179,8 +175,7 @@ RULE(seed_checkpoint_is_saved)
                        say(c, &c->checkpoint.load_only));
     if (c->checkpoint.create_seed_checkpoint &&
         (c->parallelism.data_parallel_replicate_degree > 1 || c->parallelism.data_parallel_shard_degree > 1))
-        config_problem(p, "%s is one rank's work: %s and %s must be 1",
-                       say(c, &c->checkpoint.create_seed_checkpoint),
+        config_problem(p, "%s is one rank's work: %s and %s must be 1", say(c, &c->checkpoint.create_seed_checkpoint),
                        say(c, &c->parallelism.data_parallel_replicate_degree),
                        say(c, &c->parallelism.data_parallel_shard_degree));
 }
@@ -196,8 +191,8 @@ RULE(excluded_parts_exist)
 
         while (k < N && strcmp(parts[k], list->item[i]) != 0) k++;
         if (k == N)
-            config_problem(p, "%s: \"%.60s\" is none of optimizer, lr_scheduler, dataloader, train_state",
-                           say(c, list), list->item[i]);
+            config_problem(p, "%s: \"%.60s\" is none of optimizer, lr_scheduler, dataloader, train_state", say(c, list),
+                           list->item[i]);
     }
 }
 
@@ -217,7 +212,8 @@ RULE(tags_have_names)
     const struct config_list *tags = &c->metrics.tags;
 
     if (tags->n > TAGS_MOST) {
-        config_problem(p, "metrics.tags has %d entries, and each goes with every row: %d are allowed", tags->n, TAGS_MOST);
+        config_problem(p, "metrics.tags has %d entries, and each goes with every row: %d are allowed", tags->n,
+                       TAGS_MOST);
         return;
     }
     for (int i = 0; i < tags->n; i++) {
@@ -242,14 +238,21 @@ RULE(traces_fit_their_interval)
 void config_check(struct config *c, struct config_problems *p)
 {
     static void (*const rules[])(struct config *, struct config_problems *) = {
-        log_freq_is_positive,  no_zero_counts,
-        names_are_given,       global_batch_divides,
-        data_is_given,         fallback_belongs_to_its_dataset,
+        log_freq_is_positive,
+        no_zero_counts,
+        names_are_given,
+        global_batch_divides,
+        data_is_given,
+        fallback_belongs_to_its_dataset,
         tokens_fit_the_vocabulary,
-        float64_is_whole,      validation_has_text,
-        checkpoint_is_enabled, seed_checkpoint_is_saved,
-        excluded_parts_exist,  groups_can_be_read,
-        tags_have_names,       traces_fit_their_interval,
+        float64_is_whole,
+        validation_has_text,
+        checkpoint_is_enabled,
+        seed_checkpoint_is_saved,
+        excluded_parts_exist,
+        groups_can_be_read,
+        tags_have_names,
+        traces_fit_their_interval,
     };
 
     for (size_t i = 0; i < sizeof rules / sizeof *rules; i++) rules[i](c, p);
@@ -267,9 +270,8 @@ static int64_t product(int64_t a, int64_t b)
 static void resolve_mesh(struct config *c, int world, struct config_problems *p)
 {
     int64_t *shard = &c->parallelism.data_parallel_shard_degree;
-    const int64_t *others[] = {
-        &c->parallelism.data_parallel_replicate_degree, &c->parallelism.context_parallel_degree,
-        &c->parallelism.tensor_parallel_degree, &c->parallelism.pipeline_parallel_degree};
+    const int64_t *others[] = {&c->parallelism.data_parallel_replicate_degree, &c->parallelism.context_parallel_degree,
+                               &c->parallelism.tensor_parallel_degree, &c->parallelism.pipeline_parallel_degree};
     int64_t without_shard = 1;
     struct str degrees = {0};
 
@@ -299,8 +301,7 @@ static void resolve_batch(struct config *c, struct config_problems *p)
 
     if (*global == -1) {
         *global = round;
-        *origin_of(c, global) =
-            (struct config_origin){.kind = FROM_RULE, .name = "training.local_batch_size"};
+        *origin_of(c, global) = (struct config_origin){.kind = FROM_RULE, .name = "training.local_batch_size"};
     } else if (*global % round != 0) {
         config_problem(p, "%s is not a multiple of %s times %lld data ranks, %lld", say(c, global),
                        say(c, &c->training.local_batch_size), (long long)data_ranks, (long long)round);

@@ -82,10 +82,7 @@ void config_destroy(struct config *c)
     mem_free(c);
 }
 
-const char *config_file(const struct config *c)
-{
-    return c->sources->file;
-}
+const char *config_file(const struct config *c) { return c->sources->file; }
 
 void config_origin_text(const struct config_origin *o, struct str *out)
 {
@@ -129,8 +126,7 @@ static void list_configurations(struct arena *a, char *folders[N_FOLDERS], const
         int n = 0, n_configs = 0;
         struct error ignored = {0};
 
-        if (!folders[f] || !io_is_folder(folders[f]) || io_list(folders[f], a, &names, &n, &ignored))
-            continue;
+        if (!folders[f] || !io_is_folder(folders[f]) || io_list(folders[f], a, &names, &n, &ignored)) continue;
         for (int i = 0; i < n; i++) {
             if (!str_ends(names[i], ".yaml")) continue;
             names[i][strlen(names[i]) - strlen(".yaml")] = '\0';
@@ -139,8 +135,7 @@ static void list_configurations(struct arena *a, char *folders[N_FOLDERS], const
         if (!n_configs) continue;
         str_addf(out, "; %s has", folders[f]);
         for (int i = 0; i < n_configs; i++) str_addf(out, "%s %s", i ? "," : "", names[i]);
-        nearest = strlen(name) < CONFIG_PATH_BYTES ? str_nearest(name, (const char *const *)names, n_configs)
-                                                   : NULL;
+        nearest = strlen(name) < CONFIG_PATH_BYTES ? str_nearest(name, (const char *const *)names, n_configs) : NULL;
         if (nearest) str_addf(out, "; did you mean %s?", nearest);
         return;
     }
@@ -172,8 +167,7 @@ static const char *find_file(struct config_reader *r, const char *name)
 
 /* ---- loading ---- */
 /* The rules, and the verdict. Takes c. */
-static err_t finish(struct config *c, struct config_problems *p, int n_before, struct config **out,
-                    struct error *e)
+static err_t finish(struct config *c, struct config_problems *p, int n_before, struct config **out, struct error *e)
 {
     config_check(c, p);
     if (p->n == n_before) {
@@ -216,8 +210,8 @@ err_t config_load(struct config **out, int argc, char **argv, struct config_prob
     return finish(r.c, p, n_before, out, e);
 }
 
-err_t config_from_text(struct config **out, const char *yaml, size_t n, const char *name,
-                       struct config_problems *p, struct error *e)
+err_t config_from_text(struct config **out, const char *yaml, size_t n, const char *name, struct config_problems *p,
+                       struct error *e)
 {
     struct config_reader r = {.p = p};
     int n_before = p->n;

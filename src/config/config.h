@@ -41,8 +41,8 @@ struct config_bool {
 
 /* struct config_training { ... } training; and so on */
 #define SECTION(name, path, help) struct config_##name {
-#define END(name)                                                                                            \
-    }                                                                                                        \
+#define END(name)                                                                                                      \
+    }                                                                                                                  \
     name;
 #define INT(name, def, min, max, resume, status, help) int64_t name;
 #define REAL(name, def, min, max, resume, status, help) double name;
@@ -81,11 +81,10 @@ void config_problems_release(struct config_problems *p);
  * Problems go to p (all of them; ERR_CONFIG is returned when there is any); *out is then NULL. Other failures
  * are e's alone.
  */
-err_t config_load(struct config **out, int argc, char **argv, struct config_problems *p,
-                  struct error *e) MUST_CHECK;
+err_t config_load(struct config **out, int argc, char **argv, struct config_problems *p, struct error *e) MUST_CHECK;
 /* The same for YAML text in memory, without environment; name stands for the file in messages. */
-err_t config_from_text(struct config **out, const char *yaml, size_t n, const char *name,
-                       struct config_problems *p, struct error *e) MUST_CHECK;
+err_t config_from_text(struct config **out, const char *yaml, size_t n, const char *name, struct config_problems *p,
+                       struct error *e) MUST_CHECK;
 void config_destroy(struct config *c);
 bool config_wants_help(int argc, char **argv); /* --help or -h is among the arguments */
 

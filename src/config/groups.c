@@ -72,8 +72,7 @@ err_t config_param_group(struct config_param_group *out, const char *text, struc
     bool is_good;
 
     *out = (struct config_param_group){.pattern = text};
-    for (const char *s = strstr(text, ": "); s; s = strstr(s + 1, ": "))
-        colon = s; /* the pattern may hold colons */
+    for (const char *s = strstr(text, ": "); s; s = strstr(s + 1, ": ")) colon = s; /* the pattern may hold colons */
     if (!colon || colon == text)
         return FAIL(e, ERR_CONFIG, "\"%.100s\" has not the form REGEX: weight_decay=0 lr_factor=0.5", text);
     out->pattern_length = (int)(colon - text);

@@ -185,13 +185,11 @@ void config_help(struct str *out)
         out->failed = true;
         return;
     }
-    str_add(
-        out,
-        "--config NAME|PATH   read configs/NAME.yaml, or the file; CONFIG in the environment does the same\n"
-        "--module NAME        model.name; MODULE in the environment does the same\n"
-        "section.key=value    any option below; also --section.key=value and --section.key value\n"
-        "--section.flag       a true|false option; --section.no-flag turns it off\n"
-        "The last one given wins. Lists are separated by commas, or written as [a, \"b, c\"].\n");
+    str_add(out, "--config NAME|PATH   read configs/NAME.yaml, or the file; CONFIG in the environment does the same\n"
+                 "--module NAME        model.name; MODULE in the environment does the same\n"
+                 "section.key=value    any option below; also --section.key=value and --section.key value\n"
+                 "--section.flag       a true|false option; --section.no-flag turns it off\n"
+                 "The last one given wins. Lists are separated by commas, or written as [a, \"b, c\"].\n");
     for (int s = 0; s < CONFIG_N_SECTIONS; s++) {
         int n;
         const struct config_row *rows = config_section_rows(s, &n);
@@ -266,10 +264,8 @@ void config_docs(struct str *out)
         int n;
         const struct config_row *rows = config_section_rows(s, &n);
 
-        str_addf(
-            out,
-            "\n## %s\n%s.\n\n| option | takes | default | on resume | meaning |\n|---|---|---|---|---|\n",
-            config_sections[s].path, config_sections[s].help);
+        str_addf(out, "\n## %s\n%s.\n\n| option | takes | default | on resume | meaning |\n|---|---|---|---|---|\n",
+                 config_sections[s].path, config_sections[s].help);
         for (int i = 0; i < n; i++) {
             struct str kind = {0}, value = {0}, help = {0};
 

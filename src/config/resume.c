@@ -97,14 +97,16 @@ static void compare_row(const struct config *c, int index, const struct config *
     config_origin_text(&c->sources->origin[index], &origin);
     /* as written: bytes that are not UTF-8 do not survive in JSON */
     if (now.failed || then.failed || origin.failed)
-        config_problem(p, "%s: %s.%s: out of memory", where, row->section, row->key); /* half a value must not pass for the value */
+        config_problem(p, "%s: %s.%s: out of memory", where, row->section,
+                       row->key); /* half a value must not pass for the value */
     else if (strcmp(str_text(&now), str_text(&then)) == 0)
         ;
     else if (consequence == IS_TOLD)
-        str_addf(told, "%s.%s=%s (%s), but %s has %s\n", row->section, row->key, str_text(&now), str_text(&origin), where, str_text(&then));
+        str_addf(told, "%s.%s=%s (%s), but %s has %s\n", row->section, row->key, str_text(&now), str_text(&origin),
+                 where, str_text(&then));
     else
-        config_problem(p, "%s.%s=%s (%s), but %s has %s: a run cannot change it%s", row->section, row->key, str_text(&now),
-                       str_text(&origin), where, str_text(&then),
+        config_problem(p, "%s.%s=%s (%s), but %s has %s: a run cannot change it%s", row->section, row->key,
+                       str_text(&now), str_text(&origin), where, str_text(&then),
                        row->resume == FIXED_DATA ? ", unless checkpoint.exclude_from_loading has dataloader" : "");
     str_release(&now);
     str_release(&then);

@@ -31,10 +31,7 @@ bool config_is_null(const char *text)
     return config_is_one_of(text, names);
 }
 
-static bool all_digits(const char *s, const char *digits)
-{
-    return *s && strspn(s, digits) == strlen(s);
-}
+static bool all_digits(const char *s, const char *digits) { return *s && strspn(s, digits) == strlen(s); }
 
 /* core schema: [-+]?[0-9]+, 0o[0-7]+, 0x[0-9a-fA-F]+ */
 bool config_parse_int(const char *text, int64_t *out, bool *is_out_of_range)
@@ -66,8 +63,8 @@ bool config_parse_int(const char *text, int64_t *out, bool *is_out_of_range)
  * too */
 bool config_parse_real(const char *text, double *out)
 {
-    static const char *const infinities[] = {".inf", ".Inf", ".INF", NULL}, *const nans[] = {".nan", ".NaN",
-                                                                                             ".NAN", NULL};
+    static const char *const infinities[] = {".inf", ".Inf", ".INF", NULL}, *const nans[] = {".nan", ".NaN", ".NAN",
+                                                                                             NULL};
     const char *s = text + (*text == '-' || *text == '+');
     size_t whole, part = 0;
     int64_t integer;

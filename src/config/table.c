@@ -26,37 +26,37 @@ enum section_index {
 
 /* Each section is a block with its own S (struct), PATH and BASE, so that a row needs to say only its name.
  */
-#define SECTION(name, path, help)                                                                            \
-    case SECTION_##name: {                                                                                   \
-        typedef struct config_##name S;                                                                      \
-        enum { BASE = offsetof(struct config, name) };                                                       \
-        static const char PATH[] = path;                                                                     \
+#define SECTION(name, path, help)                                                                                      \
+    case SECTION_##name: {                                                                                             \
+        typedef struct config_##name S;                                                                                \
+        enum { BASE = offsetof(struct config, name) };                                                                 \
+        static const char PATH[] = path;                                                                               \
         static const struct config_row rows[] = {
-#define END(name)                                                                                            \
-    }                                                                                                        \
-    ;                                                                                                        \
-    *n = (int)(sizeof rows / sizeof *rows);                                                                  \
-    return rows;                                                                                             \
+#define END(name)                                                                                                      \
+    }                                                                                                                  \
+    ;                                                                                                                  \
+    *n = (int)(sizeof rows / sizeof *rows);                                                                            \
+    return rows;                                                                                                       \
     }
-#define ROW(kind_, name, resume_, status, help_)                                                             \
-    .section = PATH, .key = #name, .kind = kind_, .offset = BASE + offsetof(S, name), .resume = resume_,     \
+#define ROW(kind_, name, resume_, status, help_)                                                                       \
+    .section = PATH, .key = #name, .kind = kind_, .offset = BASE + offsetof(S, name), .resume = resume_,               \
     .missing = status, .help = help_
-#define INT(name, def, min, max, resume, status, help)                                                       \
+#define INT(name, def, min, max, resume, status, help)                                                                 \
     {ROW(CONFIG_INT, name, resume, status, help), .def_int = def, .min_int = min, .max_int = max},
-#define REAL(name, def, min, max, resume, status, help)                                                      \
+#define REAL(name, def, min, max, resume, status, help)                                                                \
     {ROW(CONFIG_REAL, name, resume, status, help), .def_real = def, .min_real = min, .max_real = max},
 #define BOOL(name, def, resume, status, help) {ROW(CONFIG_BOOL, name, resume, status, help), .def_int = def},
 #define TEXT(name, def, resume, status, help) {ROW(CONFIG_TEXT, name, resume, status, help), .def_text = def},
-#define SECRET(name, resume, status, help)                                                                   \
+#define SECRET(name, resume, status, help)                                                                             \
     {ROW(CONFIG_TEXT, name, resume, status, help), .def_text = "", .is_secret = true},
 #define LIST(name, def, resume, status, help) {ROW(CONFIG_LIST, name, resume, status, help), .def_text = def},
-#define ENUM(name, type, def, resume, status, help)                                                          \
+#define ENUM(name, type, def, resume, status, help)                                                                    \
     {ROW(CONFIG_ENUM, name, resume, status, help), .def_int = (int)def, .choices = type},
-#define DTYPE(name, list, def, resume, status, help)                                                         \
+#define DTYPE(name, list, def, resume, status, help)                                                                   \
     {ROW(CONFIG_ENUM, name, resume, status, help), .def_int = (int)def, .choices = list},
-#define MAYBE_INT(name, min, max, resume, status, help)                                                      \
+#define MAYBE_INT(name, min, max, resume, status, help)                                                                \
     {ROW(CONFIG_MAYBE_INT, name, resume, status, help), .min_int = min, .max_int = max},
-#define MAYBE_REAL(name, min, max, resume, status, help)                                                     \
+#define MAYBE_REAL(name, min, max, resume, status, help)                                                               \
     {ROW(CONFIG_MAYBE_REAL, name, resume, status, help), .min_real = min, .max_real = max},
 #define MAYBE_BOOL(name, resume, status, help) {ROW(CONFIG_MAYBE_BOOL, name, resume, status, help)},
 

@@ -118,19 +118,16 @@ enum config_style { STYLE_PLAIN, STYLE_QUOTED, STYLE_ARGUMENT }; /* how a text w
 
 /* Stores the value that `text` stands for. On failure nothing changes and `why` says what is wrong with it.
  */
-bool config_set(struct config *c, const struct config_row *row, const char *text, size_t n,
-                enum config_style style, struct str *why);
+bool config_set(struct config *c, const struct config_row *row, const char *text, size_t n, enum config_style style,
+                struct str *why);
 /* The same for a whole list; the items are copied. */
-bool config_set_items(struct config *c, const struct config_row *row, const char *const *items, int n,
-                      struct str *why);
+bool config_set_items(struct config *c, const struct config_row *row, const char *const *items, int n, struct str *why);
 bool config_set_default(struct config *c, const struct config_row *row, struct str *why);
 
-void config_value_yaml(const struct config *c, const struct config_row *row,
-                       struct str *out); /* secrets too */
+void config_value_yaml(const struct config *c, const struct config_row *row, struct str *out); /* secrets too */
 bool config_value_equal(const struct config *a, const struct config *b, const struct config_row *row);
 /* The feature that the present value needs and this build lacks, or NULL. */
-const char *config_value_missing(const struct config *c, const struct config_row *row,
-                                 const struct config *defaults);
+const char *config_value_missing(const struct config *c, const struct config_row *row, const struct config *defaults);
 void config_text_yaml(const char *text, struct str *out); /* quoted where YAML needs it */
 
 /* ---- scalars by the core schema (scalar.c) ---- */

@@ -14,10 +14,7 @@
 #include "base/json.h"
 #include "base/utf8.h"
 
-static void *member(struct config *c, const struct config_row *row)
-{
-    return (char *)c + row->offset;
-}
+static void *member(struct config *c, const struct config_row *row) { return (char *)c + row->offset; }
 static const void *member_const(const struct config *c, const struct config_row *row)
 {
     return (const char *)c + row->offset;
@@ -75,8 +72,7 @@ static bool set_int(const struct config_row *row, const char *text, int64_t *out
         return false;
     }
     if (is_out_of_range || value < row->min_int || value > row->max_int) {
-        str_addf(why, "%.60s is outside of %lld to %lld", text, (long long)row->min_int,
-                 (long long)row->max_int);
+        str_addf(why, "%.60s is outside of %lld to %lld", text, (long long)row->min_int, (long long)row->max_int);
         return false;
     }
     *out = value;
@@ -105,8 +101,7 @@ static bool set_real(const struct config_row *row, const char *text, double *out
 
 static bool set_bool(const char *text, bool *out, struct str *why)
 {
-    static const char *const yes[] = {"true", "True", "TRUE", NULL}, *const no[] = {"false", "False", "FALSE",
-                                                                                    NULL};
+    static const char *const yes[] = {"true", "True", "TRUE", NULL}, *const no[] = {"false", "False", "FALSE", NULL};
 
     if (config_is_one_of(text, yes)) return *out = true, true;
     if (config_is_one_of(text, no)) return *out = false, true;
@@ -147,8 +142,7 @@ static bool set_text(struct config *c, const struct config_row *row, const char 
     return true;
 }
 
-bool config_set_items(struct config *c, const struct config_row *row, const char *const *items, int n,
-                      struct str *why)
+bool config_set_items(struct config *c, const struct config_row *row, const char *const *items, int n, struct str *why)
 {
     struct config_list *list = member(c, row);
     const char **copy = arena_array(&c->sources->arena, (size_t)n + 1, sizeof *copy);
@@ -190,8 +184,8 @@ static bool set_comma_list(struct config *c, const struct config_row *row, const
     return config_set_items(c, row, items, n_items, why);
 }
 
-static bool set_list(struct config *c, const struct config_row *row, const char *text,
-                     enum config_style style, struct str *why)
+static bool set_list(struct config *c, const struct config_row *row, const char *text, enum config_style style,
+                     struct str *why)
 {
     if (style == STYLE_ARGUMENT)
         return text[0] == '[' ? config_read_flow(c, row, text, why) : set_comma_list(c, row, text, why);
@@ -199,8 +193,8 @@ static bool set_list(struct config *c, const struct config_row *row, const char 
     return config_set_items(c, row, &text, 1, why);
 }
 
-bool config_set(struct config *c, const struct config_row *row, const char *text, size_t n,
-                enum config_style style, struct str *why)
+bool config_set(struct config *c, const struct config_row *row, const char *text, size_t n, enum config_style style,
+                struct str *why)
 {
     struct config_int *maybe_int = member(c, row);
     struct config_real *maybe_real = member(c, row);
@@ -208,8 +202,7 @@ bool config_set(struct config *c, const struct config_row *row, const char *text
     bool is_nothing = style != STYLE_QUOTED && config_is_null(text);
 
     if (strlen(text) != n) return str_add(why, "a text cannot hold a zero byte"), false;
-    if (style == STYLE_QUOTED && row->kind != CONFIG_TEXT && row->kind != CONFIG_LIST &&
-        row->kind != CONFIG_ENUM) {
+    if (style == STYLE_QUOTED && row->kind != CONFIG_TEXT && row->kind != CONFIG_LIST && row->kind != CONFIG_ENUM) {
         quote(why, text);
         str_addf(why, " is a text because of its quotes, where %s is expected",
                  row->kind == CONFIG_BOOL || row->kind == CONFIG_MAYBE_BOOL ? "true or false" : "a number");
@@ -350,8 +343,7 @@ bool config_value_equal(const struct config *a, const struct config *b, const st
     case CONFIG_BOOL: return *(const bool *)left == *(const bool *)right;
     case CONFIG_TEXT: return strcmp(*(const char *const *)left, *(const char *const *)right) == 0;
     case CONFIG_ENUM: return get_enum(a, row) == get_enum(b, row);
-    case CONFIG_MAYBE_INT:
-        return ((const struct config_int *)left)->value == ((const struct config_int *)right)->value;
+    case CONFIG_MAYBE_INT: return ((const struct config_int *)left)->value == ((const struct config_int *)right)->value;
     case CONFIG_MAYBE_REAL:
         return ((const struct config_real *)left)->value == ((const struct config_real *)right)->value;
     case CONFIG_MAYBE_BOOL:
@@ -364,8 +356,7 @@ bool config_value_equal(const struct config *a, const struct config *b, const st
     return true;
 }
 
-const char *config_value_missing(const struct config *c, const struct config_row *row,
-                                 const struct config *defaults)
+const char *config_value_missing(const struct config *c, const struct config_row *row, const struct config *defaults)
 {
     if (row->kind == CONFIG_ENUM && choice_of(row, get_enum(c, row))->missing)
         return choice_of(row, get_enum(c, row))->missing;

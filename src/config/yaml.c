@@ -45,14 +45,12 @@ static void problem_at(struct yaml_file *f, const yaml_mark_t *mark, const char 
     config_problem(f->reader->p, "%s:%zu:%zu: %s", f->name, mark->line + 1, mark->column + 1, text);
 }
 
-static const char *scalar_text(const yaml_node_t *node)
-{
-    return (const char *)node->data.scalar.value;
-}
+static const char *scalar_text(const yaml_node_t *node) { return (const char *)node->data.scalar.value; }
 
 static bool is_null_node(const yaml_node_t *node)
 {
-    return node->type == YAML_SCALAR_NODE && node->data.scalar.style == YAML_PLAIN_SCALAR_STYLE && config_is_null(scalar_text(node));
+    return node->type == YAML_SCALAR_NODE && node->data.scalar.style == YAML_PLAIN_SCALAR_STYLE &&
+           config_is_null(scalar_text(node));
 }
 
 /* libyaml gives nodes without a tag these three, so any other was written by hand */
@@ -60,8 +58,7 @@ static bool has_foreign_tag(const yaml_node_t *node)
 {
     const char *tag = (const char *)node->tag;
 
-    return tag && strcmp(tag, YAML_STR_TAG) != 0 && strcmp(tag, YAML_SEQ_TAG) != 0 &&
-           strcmp(tag, YAML_MAP_TAG) != 0;
+    return tag && strcmp(tag, YAML_STR_TAG) != 0 && strcmp(tag, YAML_SEQ_TAG) != 0 && strcmp(tag, YAML_MAP_TAG) != 0;
 }
 
 /* What a file that may be hostile has too much of, at `at`; NULL = nothing. Ends at the first that is too much, so
@@ -90,8 +87,10 @@ static const char *too_much(const char *yaml, size_t n, yaml_mark_t *at)
         default: break;
         }
         is_end = token.type == YAML_STREAM_END_TOKEN || token.type == YAML_NO_TOKEN;
-        if (depth > DEPTH_MAX) what = "lists and mappings stand in each other more than 50 deep";
-        else if (n_marks > MARKS_MAX) what = "more than 100 anchors and %TAG directives";
+        if (depth > DEPTH_MAX)
+            what = "lists and mappings stand in each other more than 50 deep";
+        else if (n_marks > MARKS_MAX)
+            what = "more than 100 anchors and %TAG directives";
         *at = token.start_mark;
         yaml_token_delete(&token);
     }
@@ -127,9 +126,8 @@ static void set_option(struct yaml_file *f, int index, const yaml_node_t *node)
     if (has_foreign_tag(node))
         str_addf(&why, "the tag %.60s is not understood; drop it", (const char *)node->tag);
     else if (node->type == YAML_SCALAR_NODE)
-        is_set =
-            config_set(c, row, scalar_text(node), node->data.scalar.length,
-                       node->data.scalar.style == YAML_PLAIN_SCALAR_STYLE ? STYLE_PLAIN : STYLE_QUOTED, &why);
+        is_set = config_set(c, row, scalar_text(node), node->data.scalar.length,
+                            node->data.scalar.style == YAML_PLAIN_SCALAR_STYLE ? STYLE_PLAIN : STYLE_QUOTED, &why);
     else if (node->type == YAML_SEQUENCE_NODE && row->kind == CONFIG_LIST)
         is_set = set_sequence(c, row, f->document, node, &why);
     else
@@ -192,8 +190,7 @@ static void check_duplicate(struct yaml_file *f, const yaml_node_t *mapping, con
         if (other->type != YAML_SCALAR_NODE ||
             !config_name_equal(scalar_text(other), scalar_text(key), key->data.scalar.length))
             continue;
-        str_addf(&text, "the key \"%.60s\" stands on line %zu already", scalar_text(key),
-                 other->start_mark.line + 1);
+        str_addf(&text, "the key \"%.60s\" stands on line %zu already", scalar_text(key), other->start_mark.line + 1);
         problem_at(f, &key->start_mark, str_text(&text));
         str_release(&text);
         return;
@@ -202,8 +199,7 @@ static void check_duplicate(struct yaml_file *f, const yaml_node_t *mapping, con
 
 static void walk(struct yaml_file *f, const yaml_node_t *mapping, const char *prefix);
 
-static void take_pair(struct yaml_file *f, const yaml_node_t *mapping, const yaml_node_pair_t *pair,
-                      const char *prefix)
+static void take_pair(struct yaml_file *f, const yaml_node_t *mapping, const yaml_node_pair_t *pair, const char *prefix)
 {
     const yaml_node_t *key = yaml_document_get_node(f->document, pair->key);
     const yaml_node_t *value = yaml_document_get_node(f->document, pair->value);
@@ -221,8 +217,7 @@ static void take_pair(struct yaml_file *f, const yaml_node_t *mapping, const yam
         if (config_replacement(str_text(&path), path.length) || value->type != YAML_MAPPING_NODE || *prefix)
             unknown_key(f, key, &path);
         else
-            walk(f, value,
-                 str_text(&path)); /* a section that is not there: each key may have its replacement */
+            walk(f, value, str_text(&path)); /* a section that is not there: each key may have its replacement */
     } else if (value->type == YAML_MAPPING_NODE && !has_foreign_tag(value)) {
         walk(f, value, str_text(&path));
     } else if (!is_null_node(value)) {
@@ -267,8 +262,7 @@ static void include_one(struct yaml_file *f, const yaml_node_t *node)
         problem_at(f, &node->start_mark, "include: expected the name of a file, or a list of names");
         return;
     }
-    path =
-        folder ? io_join(a, *folder ? folder : "/", scalar_text(node)) : arena_strdup(a, scalar_text(node));
+    path = folder ? io_join(a, *folder ? folder : "/", scalar_text(node)) : arena_strdup(a, scalar_text(node));
     if (!path)
         problem_at(f, &node->start_mark, "include: out of memory");
     else
@@ -277,8 +271,7 @@ static void include_one(struct yaml_file *f, const yaml_node_t *node)
 
 static void read_includes(struct yaml_file *f, const yaml_node_t *root)
 {
-    for (const yaml_node_pair_t *pair = root->data.mapping.pairs.start; pair < root->data.mapping.pairs.top;
-         pair++) {
+    for (const yaml_node_pair_t *pair = root->data.mapping.pairs.start; pair < root->data.mapping.pairs.top; pair++) {
         const yaml_node_t *key = yaml_document_get_node(f->document, pair->key);
         const yaml_node_t *value = yaml_document_get_node(f->document, pair->value);
 
@@ -287,8 +280,8 @@ static void read_includes(struct yaml_file *f, const yaml_node_t *root)
             include_one(f, value);
             continue;
         }
-        for (const yaml_node_item_t *item = value->data.sequence.items.start;
-             item < value->data.sequence.items.top; item++)
+        for (const yaml_node_item_t *item = value->data.sequence.items.start; item < value->data.sequence.items.top;
+             item++)
             include_one(f, yaml_document_get_node(f->document, *item));
     }
 }
@@ -334,8 +327,7 @@ static void read_document(struct yaml_file *f, yaml_parser_t *parser)
             parser_problem(f, parser);
         } else {
             root = yaml_document_get_root_node(&second);
-            if (root)
-                problem_at(f, &root->start_mark, "a second document in the file; a configuration is one");
+            if (root) problem_at(f, &root->start_mark, "a second document in the file; a configuration is one");
             yaml_document_delete(&second);
         }
     }
@@ -381,8 +373,7 @@ static void read_path(struct config_reader *r, const char *path, struct yaml_fil
     else if (st.st_size > FILE_MAX_BYTES)
         str_addf(&text, "%s: more than %d bytes are no configuration", path, FILE_MAX_BYTES);
     else if (++*n_included > INCLUDE_MAX_FILES)
-        str_addf(&text, "%s would be file number %d; something is included again and again", path,
-                 *n_included);
+        str_addf(&text, "%s would be file number %d; something is included again and again", path, *n_included);
     for (struct yaml_file *up = parent; up && !text.length; up = up->parent)
         if (up->has_inode && up->device == st.st_dev && up->inode == st.st_ino)
             str_addf(&text, "%s includes itself through this file", path);

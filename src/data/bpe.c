@@ -2,8 +2,9 @@
 /*
  * Byte-pair merging; see bpe.h. Rule: merge the pair of lowest rank, the leftmost of equals, until no pair has a rank.
  *
- * Short pieces (nearly all) rescan a small array per merge. Long ones use a heap of candidates over a linked list, so that a
- * megabyte without a space costs n log n. Candidates that an earlier merge has overtaken stay in the heap and are dropped when met.
+ * Short pieces (nearly all) rescan a small array per merge. Long ones use a heap of candidates over a linked list, so
+ * that a megabyte without a space costs n log n. Candidates that an earlier merge has overtaken stay in the heap and
+ * are dropped when met.
  */
 #include "data/bpe.h"
 
@@ -14,7 +15,7 @@
 enum { SHORT_PIECE_BYTES = 64 };
 
 struct bpe_symbol {
-    int32_t id; /* -1: merged into its left neighbour */
+    int32_t id;             /* -1: merged into its left neighbour */
     int32_t previous, next; /* -1: none */
 };
 struct bpe_candidate {
@@ -311,12 +312,13 @@ static err_t merge_all(const struct bpe *b, struct bpe_scratch *s, struct error 
     return ERR_NONE;
 }
 
-static err_t encode_long(const struct bpe *b, struct bpe_scratch *s, const char *piece, size_t n, struct token_list *out,
-                         struct error *e)
+static err_t encode_long(const struct bpe *b, struct bpe_scratch *s, const char *piece, size_t n,
+                         struct token_list *out, struct error *e)
 {
     err_t rc = ERR_NONE;
 
-    if (n > INT32_MAX / 2) return FAIL(e, ERR_RANGE, "a piece of text without a break has %zu bytes; the limit is 1 GiB", n);
+    if (n > INT32_MAX / 2)
+        return FAIL(e, ERR_RANGE, "a piece of text without a break has %zu bytes; the limit is 1 GiB", n);
     if (n > s->n_symbols) {
         struct bpe_symbol *symbols = mem_resize(s->symbols, n, sizeof *symbols);
 
@@ -349,7 +351,8 @@ static err_t encode_bytes(const struct bpe *b, const char *piece, size_t n, stru
     return rc;
 }
 
-err_t bpe_encode(const struct bpe *b, struct bpe_scratch *s, const char *piece, size_t n, struct token_list *out, struct error *e)
+err_t bpe_encode(const struct bpe *b, struct bpe_scratch *s, const char *piece, size_t n, struct token_list *out,
+                 struct error *e)
 {
     int32_t whole = b->ignore_merges ? bpe_find(b, piece, n) : -1;
 

@@ -47,7 +47,8 @@ struct bpe {
 err_t bpe_set_token(struct bpe *b, int32_t id, const char *bytes, size_t n, bool is_raw, struct error *e) MUST_CHECK;
 /* n_merges_expected: how many merges and appended tokens to make room for. */
 err_t bpe_index(struct bpe *b, int32_t n_merges_expected, struct error *e) MUST_CHECK;
-/* The next rank; result is the id of both tokens' bytes in a row. A pair given twice keeps its later rank, as the reference does. */
+/* The next rank; result is the id of both tokens' bytes in a row. A pair given twice keeps its later rank, as the
+ * reference does. */
 err_t bpe_add_merge(struct bpe *b, int32_t left, int32_t right, int32_t result, struct error *e) MUST_CHECK;
 /* While learning: a token after the last, whose text is not in the vocabulary yet, found by bpe_find from now on. */
 err_t bpe_append(struct bpe *b, const char *bytes, size_t n, struct error *e) MUST_CHECK;

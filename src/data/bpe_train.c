@@ -2,9 +2,10 @@
 /*
  * Learning merges from text; see tokenizer_train in tokenizer.h.
  *
- * Equal pieces are kept once with a count. Every pair knows how often it stands in all of them and in which; a heap holds pairs by
- * count. After a merge only the words that contain the pair change, and only the counts of its neighbours. Entries of the heap go
- * stale when a count falls: they are put back with the count of now when they come up.
+ * Equal pieces are kept once with a count. Every pair knows how often it stands in all of them and in which; a heap
+ * holds pairs by count. After a merge only the words that contain the pair change, and only the counts of its
+ * neighbours. Entries of the heap go stale when a count falls: they are put back with the count of now when they come
+ * up.
  */
 #include <string.h>
 
@@ -19,14 +20,14 @@ enum { MIN_PAIR_COUNT = 2, WORDS_PER_REPORT = 1000 };
 struct word {
     int32_t *symbols; /* in the arena; the bytes' ids at first */
     size_t n;
-    uint64_t hash;    /* of the bytes */
+    uint64_t hash; /* of the bytes */
     int64_t count;
 };
 struct pair {
-    uint64_t key;  /* left << 32 | right */
-    int64_t count; /* occurrences in all text */
-    int32_t result; /* the token it was merged into, -1: not yet */
-    bool is_new;   /* its count rose in the merge now under way */
+    uint64_t key;                       /* left << 32 | right */
+    int64_t count;                      /* occurrences in all text */
+    int32_t result;                     /* the token it was merged into, -1: not yet */
+    bool is_new;                        /* its count rose in the merge now under way */
     uint32_t *words, n_words, capacity; /* where it was seen (may no longer be there) */
 };
 struct heap_entry {
@@ -51,7 +52,10 @@ struct trainer {
     struct error *e;
 };
 
-static err_t out_of_memory(struct trainer *x) { return FAIL(x->e, ERR_MEMORY, "out of memory for training a tokenizer"); }
+static err_t out_of_memory(struct trainer *x)
+{
+    return FAIL(x->e, ERR_MEMORY, "out of memory for training a tokenizer");
+}
 
 /* An array with room for one more element: itself, or grown (NULL: out of memory, the old one stays). */
 static void *with_room(void *array, size_t n, size_t *capacity, size_t size)
@@ -105,7 +109,8 @@ static err_t count_piece(void *arg, const char *piece, size_t n)
             return ERR_NONE;
         }
     }
-    if (x->n_words >= UINT32_MAX - 1) return FAIL(x->e, ERR_RANGE, "the text has more than %zu different words", x->n_words);
+    if (x->n_words >= UINT32_MAX - 1)
+        return FAIL(x->e, ERR_RANGE, "the text has more than %zu different words", x->n_words);
     w = with_room(x->words, x->n_words, &x->word_capacity, sizeof *w);
     if (!w) return out_of_memory(x);
     x->words = w;
@@ -135,8 +140,10 @@ static err_t count_documents(struct trainer *x, const struct tokenizer_document 
         rc = tell(x);
         for (size_t at = 0, run; !rc && at < documents[d].n; at += run) {
             run = utf8_valid_prefix(text + at, documents[d].n - at);
-            if (run) rc = splitter_run(&x->t->splitter, &state, text + at, run, count_piece, x, x->e);
-            else run = utf8_invalid_prefix(text + at, documents[d].n - at);
+            if (run)
+                rc = splitter_run(&x->t->splitter, &state, text + at, run, count_piece, x, x->e);
+            else
+                run = utf8_invalid_prefix(text + at, documents[d].n - at);
         }
     }
     split_state_release(&state);
@@ -232,7 +239,8 @@ static err_t heap_push(struct trainer *x, struct heap_entry entry)
 
     if (!heap) return out_of_memory(x);
     x->heap = heap;
-    for (x->n_heap++; i > 0 && before(&entry, &x->heap[(i - 1) / 2]); i = (i - 1) / 2) x->heap[i] = x->heap[(i - 1) / 2];
+    for (x->n_heap++; i > 0 && before(&entry, &x->heap[(i - 1) / 2]); i = (i - 1) / 2)
+        x->heap[i] = x->heap[(i - 1) / 2];
     x->heap[i] = entry;
     return ERR_NONE;
 }
@@ -347,8 +355,10 @@ static err_t learn(struct trainer *x, int32_t n_tokens)
         struct heap_entry top = heap_pop(x);
         struct pair *p = pair_of(x, top.key);
 
-        if (p->count == top.count) rc = tell(x) ? ERR_INTERRUPTED : merge_pair(x, p, &text);
-        else if (p->count >= MIN_PAIR_COUNT) rc = heap_push(x, (struct heap_entry){p->count, p->key});
+        if (p->count == top.count)
+            rc = tell(x) ? ERR_INTERRUPTED : merge_pair(x, p, &text);
+        else if (p->count >= MIN_PAIR_COUNT)
+            rc = heap_push(x, (struct heap_entry){p->count, p->key});
     }
     str_release(&text);
     return rc;
@@ -386,7 +396,8 @@ static err_t add_specials(struct tokenizer *t, const char *const names[2], struc
         if (!text) return FAIL(e, ERR_MEMORY, "out of memory for special tokens");
         ids[i] = i == 1 && strcmp(names[0], names[1]) == 0 ? ids[0] : t->bpe.n_tokens + t->n_added;
         if (ids[i] == t->bpe.n_tokens + t->n_added)
-            t->added[t->n_added++] = (struct added_token){.text = text, .n = (uint32_t)strlen(text), .id = ids[i], .is_special = true};
+            t->added[t->n_added++] =
+                (struct added_token){.text = text, .n = (uint32_t)strlen(text), .id = ids[i], .is_special = true};
     }
     t->bos = ids[0];
     t->eos = ids[1];
@@ -419,8 +430,8 @@ static void trainer_release(struct trainer *x)
     arena_release(&x->arena);
 }
 
-err_t tokenizer_train(struct tokenizer **out, const struct tokenizer_spec *spec, const struct tokenizer_document *documents, size_t n,
-                      struct error *e)
+err_t tokenizer_train(struct tokenizer **out, const struct tokenizer_spec *spec,
+                      const struct tokenizer_document *documents, size_t n, struct error *e)
 {
     const char *names[2] = {spec->bos ? spec->bos : TOKENIZER_BOS, spec->eos ? spec->eos : TOKENIZER_EOS};
     int32_t n_special = (*names[0] != 0) + (*names[1] != 0 && strcmp(names[0], names[1]) != 0);
@@ -431,8 +442,10 @@ err_t tokenizer_train(struct tokenizer **out, const struct tokenizer_spec *spec,
     *out = NULL;
     if (rc) return rc;
     if (spec->vocab_size < 256 + n_special || spec->vocab_size > TOKENIZER_MAX_VOCAB)
-        return FAIL(e, ERR_RANGE, "a vocabulary of %d tokens: it must have room for 256 bytes and %d special tokens (%d), and at most %d",
-                    spec->vocab_size, n_special, 256 + n_special, (int)TOKENIZER_MAX_VOCAB);
+        return FAIL(
+            e, ERR_RANGE,
+            "a vocabulary of %d tokens: it must have room for 256 bytes and %d special tokens (%d), and at most %d",
+            spec->vocab_size, n_special, 256 + n_special, (int)TOKENIZER_MAX_VOCAB);
     rc = tokenizer_make(&x.t, e);
     if (!rc) rc = splitter_add(&x.t->splitter, pattern, e);
     if (!rc) rc = start_vocabulary(x.t, spec->vocab_size - n_special, e);
@@ -440,12 +453,15 @@ err_t tokenizer_train(struct tokenizer **out, const struct tokenizer_spec *spec,
     if (!rc) rc = count_documents(&x, documents, n);
     if (!rc) rc = learn(&x, spec->vocab_size - n_special);
     if (!rc && x.t->bpe.n_tokens < spec->vocab_size - n_special)
-        rc = FAIL(e, ERR_RANGE, "the text gives a vocabulary of %d tokens, not %d: ask for %d or fewer, or give more text",
+        rc = FAIL(e, ERR_RANGE,
+                  "the text gives a vocabulary of %d tokens, not %d: ask for %d or fewer, or give more text",
                   x.t->bpe.n_tokens + n_special, spec->vocab_size, x.t->bpe.n_tokens + n_special);
     if (!rc) rc = add_specials(x.t, names, e);
     if (!rc) rc = tokenizer_finish(x.t, e);
     trainer_release(&x);
-    if (rc) tokenizer_close(x.t);
-    else *out = x.t;
+    if (rc)
+        tokenizer_close(x.t);
+    else
+        *out = x.t;
     return rc;
 }

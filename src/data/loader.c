@@ -2,8 +2,8 @@
 /*
  * The prefetch thread and its ring; see loader.h.
  *
- * A batch is in one of three places: free (the thread may fill it), ready (filled, in order), out (handed to the caller). The lock
- * guards only these lists; a batch is filled and used without it.
+ * A batch is in one of three places: free (the thread may fill it), ready (filled, in order), out (handed to the
+ * caller). The lock guards only these lists; a batch is filled and used without it.
  */
 #include "data/loader.h"
 
@@ -20,9 +20,9 @@ struct loader {
     int64_t n_handed_out; /* caller's thread only */
 
     int capacity;
-    struct batch *batches;  /* [capacity] */
-    int32_t *ids;           /* what they point into */
-    int32_t *scratch;       /* [seq_len + 1], the thread's */
+    struct batch *batches; /* [capacity] */
+    int32_t *ids;          /* what they point into */
+    int32_t *scratch;      /* [seq_len + 1], the thread's */
 
     pthread_t thread;
     bool has_thread;
@@ -87,8 +87,10 @@ static void *prefetch(void *arg)
         if (!b) break;
         rc = fill(l, i, b, &e);
         pthread_mutex_lock(&l->lock);
-        if (rc) l->error = e;
-        else l->ready[(l->first_ready + l->n_ready++) % l->capacity] = b;
+        if (rc)
+            l->error = e;
+        else
+            l->ready[(l->first_ready + l->n_ready++) % l->capacity] = b;
         pthread_cond_signal(&l->filled);
         pthread_mutex_unlock(&l->lock);
     }
@@ -98,14 +100,17 @@ static void *prefetch(void *arg)
 static err_t check_spec(const struct loader_spec *s, int64_t n_samples, struct error *e)
 {
     if (s->local_batch < 1 || s->n_microbatches < 1 || s->prefetch < 1)
-        return FAIL(e, ERR_RANGE, "the loader needs at least one row, microbatch and prefetched batch; it got %d, %d and %d",
+        return FAIL(e, ERR_RANGE,
+                    "the loader needs at least one row, microbatch and prefetched batch; it got %d, %d and %d",
                     s->local_batch, s->n_microbatches, s->prefetch);
     if (s->dp_size < 1 || s->dp_rank < 0 || s->dp_rank >= s->dp_size)
         return FAIL(e, ERR_RANGE, "data-parallel rank %d of %d does not exist", s->dp_rank, s->dp_size);
     if (s->start.epoch < 0 || s->start.sample < 0 || s->start.sample >= n_samples)
-        return FAIL(e, ERR_CONFIG, "cannot go on at sample %lld of epoch %lld: %s has %lld samples of %d tokens. "
-                    "Was the run started with other data or another training.seq_len?", (long long)s->start.sample,
-                    (long long)s->start.epoch, token_cache_name(s->cache), (long long)n_samples, s->seq_len);
+        return FAIL(e, ERR_CONFIG,
+                    "cannot go on at sample %lld of epoch %lld: %s has %lld samples of %d tokens. "
+                    "Was the run started with other data or another training.seq_len?",
+                    (long long)s->start.sample, (long long)s->start.epoch, token_cache_name(s->cache),
+                    (long long)n_samples, s->seq_len);
     return ERR_NONE;
 }
 
@@ -121,7 +126,8 @@ static err_t allocate(struct loader *l, struct error *e)
     l->ids = mem_zalloc((size_t)l->capacity * n_arrays, ids * sizeof *l->ids);
     l->scratch = mem_zalloc((size_t)s->seq_len + 1, sizeof *l->scratch);
     if (!l->batches || !l->free_list || !l->ready || !l->ids || !l->scratch)
-        return FAIL(e, ERR_MEMORY, "out of memory for %d batches of %d x %d tokens", l->capacity, s->local_batch, s->seq_len);
+        return FAIL(e, ERR_MEMORY, "out of memory for %d batches of %d x %d tokens", l->capacity, s->local_batch,
+                    s->seq_len);
     for (int i = 0; i < l->capacity; i++) {
         struct batch *b = &l->batches[i];
         int32_t *base = l->ids + (size_t)i * n_arrays * ids;
@@ -161,7 +167,8 @@ err_t loader_open(struct loader **out, const struct loader_spec *spec, struct er
     pthread_mutex_init(&l->lock, NULL);
     pthread_cond_init(&l->filled, NULL);
     pthread_cond_init(&l->freed, NULL);
-    rc = sampler_init(&l->sampler, spec->cache, spec->seq_len, spec->document_mask, spec->shuffle, spec->seed, spec->repeat, e);
+    rc = sampler_init(&l->sampler, spec->cache, spec->seq_len, spec->document_mask, spec->shuffle, spec->seed,
+                      spec->repeat, e);
     if (!rc) rc = check_spec(spec, l->sampler.n_samples, e);
     if (rc) goto out;
     rows = global_batch_rows(spec);
@@ -169,8 +176,10 @@ err_t loader_open(struct loader **out, const struct loader_spec *spec, struct er
     rc = allocate(l, e);
     if (!rc) rc = start_thread(l, e);
 out:
-    if (rc) loader_close(l);
-    else *out = l;
+    if (rc)
+        loader_close(l);
+    else
+        *out = l;
     return rc;
 }
 
@@ -211,7 +220,8 @@ err_t loader_next(struct loader *l, struct batch **out, struct error *e)
     } else if (l->error.code) {
         rc = FAIL(e, l->error.code, "%s", l->error.message);
     } else {
-        rc = FAIL(e, ERR_RANGE, "all %d batches of the data loader are in use: release one before taking the next", l->capacity);
+        rc = FAIL(e, ERR_RANGE, "all %d batches of the data loader are in use: release one before taking the next",
+                  l->capacity);
     }
     pthread_mutex_unlock(&l->lock);
     return rc;

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Preparing data before a run; see prepare.h. The fast way is warm_start(); all else happens under a lock of the description. */
+/* Preparing data before a run; see prepare.h. The fast way is warm_start(); all else happens under a lock of the
+ * description. */
 #include "data/prepare.h"
 
 #include <errno.h>
@@ -29,7 +30,7 @@ struct preparation {
     struct pool *pool;
     data_report report;
     void *report_arg;
-    const char *folder;     /* of the cache */
+    const char *folder; /* of the cache */
     const char *stamp_path;
     uint64_t files_state; /* of all files listed, looked at when they were */
     bool settled;         /* none of them changed so lately that a further change could go unseen */
@@ -43,10 +44,14 @@ static err_t find_folder(struct preparation *p, struct error *e)
 {
     const char *given = p->spec->cache_folder, *xdg = getenv("XDG_CACHE_HOME"), *home = getenv("HOME");
 
-    if (given && given[0]) p->folder = arena_strdup(&p->arena, given);
-    else if (xdg && xdg[0] == '/') p->folder = arena_printf(&p->arena, "%s/ctitan", xdg);
-    else if (home && home[0] == '/') p->folder = arena_printf(&p->arena, "%s/.cache/ctitan", home);
-    else return FAIL(e, ERR_CONFIG, "no folder for the token cache: set training.cache_folder, HOME or XDG_CACHE_HOME");
+    if (given && given[0])
+        p->folder = arena_strdup(&p->arena, given);
+    else if (xdg && xdg[0] == '/')
+        p->folder = arena_printf(&p->arena, "%s/ctitan", xdg);
+    else if (home && home[0] == '/')
+        p->folder = arena_printf(&p->arena, "%s/.cache/ctitan", home);
+    else
+        return FAIL(e, ERR_CONFIG, "no folder for the token cache: set training.cache_folder, HOME or XDG_CACHE_HOME");
     if (!p->folder) return no_memory(e);
     return io_make_folders(p->folder, e);
 }
@@ -83,8 +88,9 @@ static err_t find_source_or_fallback(struct preparation *p, struct error *e)
     }
     p->out->used_fallback = true;
     rc = open_paths(p, s->fallback, s->n_fallback, e);
-    return rc ? error_prefix(e, rc, "there is no file of training.dataset (first entry '%s'), and as training.dataset_fallback",
-                             s->source.paths[0])
+    return rc ? error_prefix(
+                    e, rc, "there is no file of training.dataset (first entry '%s'), and as training.dataset_fallback",
+                    s->source.paths[0])
               : ERR_NONE;
 }
 
@@ -114,8 +120,8 @@ static err_t lock_file(struct preparation *p, const char *path, int *fd, struct 
     if (*fd < 0) return io_fail(e, "create", path);
     while (flock(*fd, LOCK_EX | LOCK_NB)) {
         if (errno != EWOULDBLOCK && errno != EINTR)
-            return FAIL(e, ERR_IO, "cannot lock %s: %s; choose a training.cache_folder on a file system with locks", path,
-                        strerror(errno));
+            return FAIL(e, ERR_IO, "cannot lock %s: %s; choose a training.cache_folder on a file system with locks",
+                        path, strerror(errno));
         rc = data_tell(p->report, p->report_arg, "waiting for another process that prepares the same data", 0, 0, e);
         if (rc) return rc;
         clock_sleep_ns(LOCK_POLL_NS);
@@ -131,8 +137,8 @@ static void unlock(int fd)
 /* ---- stamps ---- */
 static uint64_t add_state(uint64_t h, const char *path, const struct stat *st)
 {
-    int64_t words[] = {st->st_size, st->st_mtim.tv_sec, st->st_mtim.tv_nsec, st->st_ctim.tv_sec, st->st_ctim.tv_nsec,
-                       (int64_t)st->st_dev, (int64_t)st->st_ino};
+    int64_t words[] = {st->st_size,         st->st_mtim.tv_sec,  st->st_mtim.tv_nsec, st->st_ctim.tv_sec,
+                       st->st_ctim.tv_nsec, (int64_t)st->st_dev, (int64_t)st->st_ino};
 
     return hash_fnv(hash_fnv(h, path, strlen(path) + 1), words, sizeof words);
 }
@@ -186,7 +192,8 @@ static const char *cache_path(struct preparation *p, uint64_t key)
     return arena_printf(&p->arena, "%s/tokens-%016" PRIx64 ".bin", p->folder, key);
 }
 
-static err_t give(struct preparation *p, const struct token_cache *c, const char *path, const char *tokenizer_path, struct error *e)
+static err_t give(struct preparation *p, const struct token_cache *c, const char *path, const char *tokenizer_path,
+                  struct error *e)
 {
     const struct token_cache_header *h = token_cache_header(c);
 
@@ -211,14 +218,19 @@ static err_t warm_start(struct preparation *p, bool *warm, struct error *e)
 
     *warm = false;
     if (io_read_file(p->stamp_path, &text, &ignored)) goto out;
-    if (sscanf(str_text(&text), "ctitan-stamp %d %" SCNx64 " %" SCNx64 " %n", &version, &state, &key, &tokenizer_at) != 3) goto out;
+    if (sscanf(str_text(&text), "ctitan-stamp %d %" SCNx64 " %" SCNx64 " %n", &version, &state, &key, &tokenizer_at) !=
+        3)
+        goto out;
     newline = strchr(text.text + tokenizer_at, '\n');
     if (version != STAMP_VERSION || !tokenizer_at || !newline) goto out;
     text.text[newline - text.text] = '\0';
     path = cache_path(p, key);
-    if (!path) rc = no_memory(e);
-    else if (tokenizer_state(p->files_state, p, text.text + tokenizer_at) != state) goto out;
-    else if (token_cache_open(&c, path, key, &ignored)) goto out;
+    if (!path)
+        rc = no_memory(e);
+    else if (tokenizer_state(p->files_state, p, text.text + tokenizer_at) != state)
+        goto out;
+    else if (token_cache_open(&c, path, key, &ignored))
+        goto out;
     if (!rc) rc = give(p, c, path, text.text + tokenizer_at, e);
     *warm = !rc;
 out:
@@ -282,7 +294,8 @@ static err_t check_unchanged(struct preparation *p, struct error *e)
 static err_t make_cache(struct preparation *p, const struct tokenizer *t, const char *tokenizer_path, struct error *e)
 {
     uint64_t words[] = {p->out->content_hash, tokenizer_hash(t), TOKEN_BUILD_RULES, TOKEN_CACHE_VERSION};
-    struct token_cache_header h = {.key = hash_mix(hash_fnv(HASH_FNV_START, words, sizeof words)), .content_hash = words[0]};
+    struct token_cache_header h = {.key = hash_mix(hash_fnv(HASH_FNV_START, words, sizeof words)),
+                                   .content_hash = words[0]};
     const char *path = cache_path(p, h.key), *lock_path = arena_printf(&p->arena, "%s.lock", path ? path : "");
     struct token_cache *c = NULL;
     struct error ignored;
@@ -294,8 +307,10 @@ static err_t make_cache(struct preparation *p, const struct tokenizer *t, const 
     if (!rc && token_cache_open(&c, path, h.key, &ignored)) { /* not there, torn or foreign: made (again) */
         rc = token_build(path, p->source, t, p->pool, p->report, p->report_arg, &h, e);
         if (!rc) rc = check_unchanged(p, e);
-        if (rc) unlink(path);
-        else rc = token_cache_open(&c, path, h.key, e);
+        if (rc)
+            unlink(path);
+        else
+            rc = token_cache_open(&c, path, h.key, e);
         p->out->made_cache = !rc;
     }
     if (!rc) rc = give(p, c, path, tokenizer_path, e);
@@ -349,8 +364,8 @@ static err_t prepare_synthetic(const struct data_spec *s, struct data_prepared *
     return out->tokenizer_path ? ERR_NONE : no_memory(e);
 }
 
-err_t data_prepare(const struct data_spec *spec, struct pool *pool, data_report report, void *report_arg, struct data_prepared *out,
-                   struct error *e)
+err_t data_prepare(const struct data_spec *spec, struct pool *pool, data_report report, void *report_arg,
+                   struct data_prepared *out, struct error *e)
 {
     struct preparation p = {.spec = spec, .pool = pool, .report = report, .report_arg = report_arg, .out = out};
     bool warm = false;
@@ -388,7 +403,8 @@ err_t data_open(struct token_cache **out, const struct data_prepared *p, struct 
 /* ---- from the configuration ---- */
 static struct data_spec common_spec(const struct config *c)
 {
-    struct data_spec s = {.tokenizer = c->training.tokenizer, .tokenizer_vocab_size = (int32_t)c->training.tokenizer_vocab_size};
+    struct data_spec s = {.tokenizer = c->training.tokenizer,
+                          .tokenizer_vocab_size = (int32_t)c->training.tokenizer_vocab_size};
 
     s.cache_folder = c->training.cache_folder;
     s.seed = (uint64_t)c->debug.seed;

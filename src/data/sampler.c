@@ -6,12 +6,13 @@
 
 enum { FEISTEL_ROUNDS = 8 };
 
-err_t sampler_init(struct sampler *s, const struct token_cache *cache, int seq_len, bool document_mask, bool shuffle, uint64_t seed,
-                   bool drop_tail, struct error *e)
+err_t sampler_init(struct sampler *s, const struct token_cache *cache, int seq_len, bool document_mask, bool shuffle,
+                   uint64_t seed, bool drop_tail, struct error *e)
 {
     int64_t n_tokens = token_cache_tokens(cache), labels = n_tokens > 0 ? n_tokens - 1 : 0;
 
-    *s = (struct sampler){.cache = cache, .seq_len = seq_len, .document_mask = document_mask, .shuffle = shuffle, .seed = seed};
+    *s = (struct sampler){
+        .cache = cache, .seq_len = seq_len, .document_mask = document_mask, .shuffle = shuffle, .seed = seed};
     if (seq_len < 1) return FAIL(e, ERR_RANGE, "the sequence length is %d: it must be at least 1", seq_len);
     s->n_samples = labels / seq_len;
     s->n_dropped = labels % seq_len;
@@ -21,14 +22,15 @@ err_t sampler_init(struct sampler *s, const struct token_cache *cache, int seq_l
     }
     if (s->n_samples > 0) return ERR_NONE;
     return FAIL(e, ERR_CONFIG,
-                "%s holds %lld tokens, which is not one sample: %d are needed (a sequence of %d and the label of its last token); "
+                "%s holds %lld tokens, which is not one sample: %d are needed (a sequence of %d and the label of its "
+                "last token); "
                 "give more text%s",
                 token_cache_name(cache), (long long)n_tokens, drop_tail ? seq_len + 1 : 2, drop_tail ? seq_len : 1,
                 drop_tail ? " or a smaller training.seq_len" : "");
 }
 
-/* A balanced Feistel network permutes [0, 4^half_bits), at most four times n; stepping on until the value falls into [0, n)
- * makes it a permutation of that (Black, Rogaway: "Ciphers with Arbitrary Finite Domains", CT-RSA 2002). */
+/* A balanced Feistel network permutes [0, 4^half_bits), at most four times n; stepping on until the value falls into
+ * [0, n) makes it a permutation of that (Black, Rogaway: "Ciphers with Arbitrary Finite Domains", CT-RSA 2002). */
 int64_t sampler_permute(uint64_t seed, int64_t epoch, int64_t n, int64_t i)
 {
     struct rng_key key = rng_key_of(seed, "data/shuffle");
@@ -60,7 +62,8 @@ int64_t sampler_order(const struct sampler *s, int64_t epoch, int64_t position)
 }
 
 /* Document by document: label off at its last token, positions from its start. */
-static void mark_documents(const struct sampler *s, int64_t first, int32_t *labels, int32_t *positions, int32_t *document_start)
+static void mark_documents(const struct sampler *s, int64_t first, int32_t *labels, int32_t *positions,
+                           int32_t *document_start)
 {
     int T = s->seq_len, t = 0, start = 0;
 
@@ -79,8 +82,8 @@ static void mark_documents(const struct sampler *s, int64_t first, int32_t *labe
     }
 }
 
-err_t sampler_fill(const struct sampler *s, int64_t sample, int32_t *scratch, int32_t *tokens, int32_t *labels, int32_t *positions,
-                   int32_t *document_start, int64_t *n_valid, struct error *e)
+err_t sampler_fill(const struct sampler *s, int64_t sample, int32_t *scratch, int32_t *tokens, int32_t *labels,
+                   int32_t *positions, int32_t *document_start, int64_t *n_valid, struct error *e)
 {
     int T = s->seq_len;
     int64_t first = sample * T, left = token_cache_tokens(s->cache) - first, valid = 0;
@@ -101,7 +104,8 @@ err_t sampler_fill(const struct sampler *s, int64_t sample, int32_t *scratch, in
     return ERR_NONE;
 }
 
-void sampler_fill_blank(const struct sampler *s, int32_t *tokens, int32_t *labels, int32_t *positions, int32_t *document_start)
+void sampler_fill_blank(const struct sampler *s, int32_t *tokens, int32_t *labels, int32_t *positions,
+                        int32_t *document_start)
 {
     for (int t = 0; t < s->seq_len; t++) {
         tokens[t] = 0;

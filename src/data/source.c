@@ -134,8 +134,7 @@ static err_t walk(struct search *q, const char *path, bool found, int depth, str
 
     if (found && name[0] == '.') return s->passed[SOURCE_PASS_HIDDEN]++, ERR_NONE;
     if (found && is_excluded(q->spec, path)) return s->passed[SOURCE_PASS_EXCLUDED]++, ERR_NONE;
-    if (found ? lstat(path, &st) : stat(path, &st))
-        return io_fail(e, "look at", path);
+    if (found ? lstat(path, &st) : stat(path, &st)) return io_fail(e, "look at", path);
     if (S_ISLNK(st.st_mode)) return s->passed[SOURCE_PASS_LINK]++, ERR_NONE;
     if (S_ISREG(st.st_mode)) return add_file(q, path, &st, found, e);
     if (!S_ISDIR(st.st_mode)) {
@@ -214,9 +213,10 @@ static err_t fail_empty(const struct source *s, struct error *e)
 
     for (int i = 0; i < SOURCE_PASS_COUNT; i++)
         if (s->passed[i])
-            str_addf(&passed, "%s %lld %s", passed.length ? "," : "; passed over:", (long long)s->passed[i], source_pass_text(i));
-    rc = FAIL(e, passed.length ? ERR_CONFIG : ERR_MISSING, "the data source (first entry '%s') holds no text file%s", s->first_path,
-              str_text(&passed));
+            str_addf(&passed, "%s %lld %s", passed.length ? "," : "; passed over:", (long long)s->passed[i],
+                     source_pass_text(i));
+    rc = FAIL(e, passed.length ? ERR_CONFIG : ERR_MISSING, "the data source (first entry '%s') holds no text file%s",
+              s->first_path, str_text(&passed));
     str_release(&passed);
     return rc;
 }
@@ -232,16 +232,22 @@ err_t source_list(struct source **out, const struct source_spec *spec, struct er
     if (!s) return FAIL(e, ERR_MEMORY, "out of memory while opening the data source");
     s->separator = arena_strdup(&s->arena, spec->separator ? spec->separator : "");
     s->text_field = arena_strdup(&s->arena, spec->text_field && spec->text_field[0] ? spec->text_field : "text");
-    if (!s->separator || !s->text_field) rc = FAIL(e, ERR_MEMORY, "out of memory while opening the data source");
-    else if (strchr(s->separator, '\n')) rc = FAIL(e, ERR_CONFIG, "the document separator must be one line, without a line end");
-    else if (spec->n_paths < 1) rc = FAIL(e, ERR_CONFIG, "the data source names no file: give a file, folder or pattern");
+    if (!s->separator || !s->text_field)
+        rc = FAIL(e, ERR_MEMORY, "out of memory while opening the data source");
+    else if (strchr(s->separator, '\n'))
+        rc = FAIL(e, ERR_CONFIG, "the document separator must be one line, without a line end");
+    else if (spec->n_paths < 1)
+        rc = FAIL(e, ERR_CONFIG, "the data source names no file: give a file, folder or pattern");
     for (int i = 0; !rc && i < spec->n_paths; i++)
-        rc = stat(spec->paths[i], &st) == 0 ? walk(&q, spec->paths[i], false, 0, e) : walk_pattern(&q, spec->paths[i], e);
+        rc = stat(spec->paths[i], &st) == 0 ? walk(&q, spec->paths[i], false, 0, e)
+                                            : walk_pattern(&q, spec->paths[i], e);
     if (!rc) s->first_path = arena_strdup(&s->arena, spec->paths[0]);
     if (!rc && !s->first_path) rc = FAIL(e, ERR_MEMORY, "out of memory while opening the data source");
     if (!rc) rc = s->n_files ? drop_repeats(s, e) : fail_empty(s, e);
-    if (rc) source_close(s);
-    else *out = s;
+    if (rc)
+        source_close(s);
+    else
+        *out = s;
     return rc;
 }
 
@@ -323,8 +329,10 @@ static err_t tell_hashed(struct hash_job *job, size_t n, struct error *e)
     int64_t done = atomic_fetch_add(&job->n_bytes, (int64_t)n) + (int64_t)n;
     err_t rc = ERR_NONE;
 
-    if (pthread_equal(pthread_self(), job->caller)) rc = data_tell(job->report, job->report_arg, "reading the data", done, job->source->bytes, e);
-    else if (atomic_load(&job->is_ended)) rc = FAIL(e, ERR_INTERRUPTED, "stopped on request while reading the data; nothing was saved");
+    if (pthread_equal(pthread_self(), job->caller))
+        rc = data_tell(job->report, job->report_arg, "reading the data", done, job->source->bytes, e);
+    else if (atomic_load(&job->is_ended))
+        rc = FAIL(e, ERR_INTERRUPTED, "stopped on request while reading the data; nothing was saved");
     if (rc) atomic_store(&job->is_ended, true);
     return rc;
 }
@@ -338,7 +346,8 @@ static void hash_file(void *arg, int64_t i)
     char *block = mem_alloc(HASH_BLOCK_BYTES);
     uint64_t h = HASH_FNV_START, total = 0;
     size_t n = 0;
-    err_t rc = block ? source_stream_open(&stream, f->path, false, &e) : FAIL(&e, ERR_MEMORY, "out of memory for %s", f->path);
+    err_t rc =
+        block ? source_stream_open(&stream, f->path, false, &e) : FAIL(&e, ERR_MEMORY, "out of memory for %s", f->path);
 
     do {
         if (!rc) rc = source_stream_read(&stream, block, HASH_BLOCK_BYTES, &n, &e);
@@ -358,9 +367,11 @@ static void hash_file(void *arg, int64_t i)
     pthread_mutex_unlock(&job->lock);
 }
 
-err_t source_hash(const struct source *s, struct pool *pool, data_report report, void *report_arg, uint64_t *out, struct error *e)
+err_t source_hash(const struct source *s, struct pool *pool, data_report report, void *report_arg, uint64_t *out,
+                  struct error *e)
 {
-    struct hash_job job = {.source = s, .failed_file = -1, .report = report, .report_arg = report_arg, .caller = pthread_self()};
+    struct hash_job job = {
+        .source = s, .failed_file = -1, .report = report, .report_arg = report_arg, .caller = pthread_self()};
     uint64_t h = HASH_FNV_START;
 
     job.hashes = mem_zalloc((size_t)s->n_files, sizeof *job.hashes);

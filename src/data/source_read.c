@@ -2,8 +2,8 @@
 /*
  * Cutting the files of a source into records and records into text; see source.h.
  *
- * A batch's bytes are what was read, in place; what follows the last whole record is carried over to the next batch, so a record is
- * moved at most once and one of any length up to the limit needs only memory for itself.
+ * A batch's bytes are what was read, in place; what follows the last whole record is carried over to the next batch, so
+ * a record is moved at most once and one of any length up to the limit needs only memory for itself.
  */
 #include "data/source.h"
 
@@ -58,7 +58,10 @@ void source_reader_close(struct source_reader *r)
     mem_free(r);
 }
 
-int64_t source_read_bytes(const struct source_reader *r) { return r->finished_bytes + source_stream_position(&r->stream); }
+int64_t source_read_bytes(const struct source_reader *r)
+{
+    return r->finished_bytes + source_stream_position(&r->stream);
+}
 
 static err_t add_record(struct source_reader *r, struct source_batch *b, size_t offset, size_t n, struct error *e)
 {
@@ -83,7 +86,8 @@ static bool is_separator(const struct source *s, const char *line, size_t n)
     return n == k && memcmp(line, s->separator, k) == 0;
 }
 
-/* Cuts whole records out of b->bytes from *start (where the current record begins) on; moves *start behind the last one. */
+/* Cuts whole records out of b->bytes from *start (where the current record begins) on; moves *start behind the last
+ * one. */
 static err_t cut(struct source_reader *r, struct source_batch *b, size_t *start, bool at_end, struct error *e)
 {
     const struct source_file *f = &r->source->files[r->file];
@@ -188,20 +192,25 @@ static enum source_skip judge(const char *text, size_t n)
     return SOURCE_SKIP_BLANK;
 }
 
-/* Integers are read as reals, so that a large number in another field is no error; ids and hashes of others are often unsigned. */
-static err_t json_line(const struct source *s, const struct source_record *record, const char *line, struct str *scratch,
-                       enum source_skip *reason, struct error *e)
+/* Integers are read as reals, so that a large number in another field is no error; ids and hashes of others are often
+ * unsigned. */
+static err_t json_line(const struct source *s, const struct source_record *record, const char *line,
+                       struct str *scratch, enum source_skip *reason, struct error *e)
 {
     json_error_t bad;
-    json_t *value = json_loadb(line, record->n_bytes, JSON_ALLOW_NUL | JSON_DECODE_ANY | JSON_DECODE_INT_AS_REAL, &bad), *text;
+    json_t *value = json_loadb(line, record->n_bytes, JSON_ALLOW_NUL | JSON_DECODE_ANY | JSON_DECODE_INT_AS_REAL, &bad),
+           *text;
 
     if (!value)
         return FAIL(e, ERR_FORMAT, "%s, line %lld, byte %d: not valid JSON: %s", s->files[record->file].path,
                     (long long)record->line, bad.position, bad.text);
     text = json_object_get(value, s->text_field);
-    if (!json_is_object(value)) *reason = SOURCE_SKIP_NOT_OBJECT;
-    else if (!text) *reason = SOURCE_SKIP_NO_FIELD;
-    else if (!json_is_string(text)) *reason = SOURCE_SKIP_NOT_TEXT;
+    if (!json_is_object(value))
+        *reason = SOURCE_SKIP_NOT_OBJECT;
+    else if (!text)
+        *reason = SOURCE_SKIP_NO_FIELD;
+    else if (!json_is_string(text))
+        *reason = SOURCE_SKIP_NOT_TEXT;
     else {
         str_add_bytes(scratch, json_string_value(text), json_string_length(text));
         *reason = judge(json_string_value(text), json_string_length(text));
@@ -210,8 +219,8 @@ static err_t json_line(const struct source *s, const struct source_record *recor
     return str_ok(scratch, e);
 }
 
-err_t source_text(const struct source *s, const struct source_batch *b, int64_t i, struct str *scratch, const char **text,
-                  size_t *n_bytes, enum source_skip *reason, struct error *e)
+err_t source_text(const struct source *s, const struct source_batch *b, int64_t i, struct str *scratch,
+                  const char **text, size_t *n_bytes, enum source_skip *reason, struct error *e)
 {
     const struct source_record *record = &b->records[i];
     const char *bytes = str_text(&b->bytes) + record->offset;

@@ -61,7 +61,8 @@ static err_t read_gzip(struct source_stream *s, char *out, size_t n, size_t *got
         *got += (size_t)done;
     }
     if (*got && gzdirect(s->gzip))
-        return FAIL(e, ERR_FORMAT, "%s is not a gzip file although its name ends with .gz: rename or recompress it", s->path);
+        return FAIL(e, ERR_FORMAT, "%s is not a gzip file although its name ends with .gz: rename or recompress it",
+                    s->path);
     reason = gzerror(s->gzip, &status);
     if (status == Z_OK || status == Z_STREAM_END) return ERR_NONE;
     if (status == Z_ERRNO) return io_fail(e, "read", s->path);
@@ -84,7 +85,9 @@ int64_t source_stream_position(const struct source_stream *s)
 void source_stream_close(struct source_stream *s)
 {
     if (!s->path) return;
-    if (s->gzip) gzclose(s->gzip);
-    else close(s->fd);
+    if (s->gzip)
+        gzclose(s->gzip);
+    else
+        close(s->fd);
     memset(s, 0, sizeof *s);
 }

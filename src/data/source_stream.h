@@ -13,7 +13,7 @@
 struct source_stream {
     const char *path; /* borrowed, for messages; NULL = closed */
     int fd;
-    void *gzip;       /* zlib's handle, which then owns fd */
+    void *gzip; /* zlib's handle, which then owns fd */
 };
 
 err_t source_stream_open(struct source_stream *s, const char *path, bool is_gzip, struct error *e) MUST_CHECK;

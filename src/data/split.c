@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Cutting text into pieces; see split.h. PCRE2 with its JIT does the matching; for the three well-known patterns a hand-written
- * path takes pieces of plain ASCII, and hands over to the expression at the first byte it cannot judge. Both give the same pieces:
- * tests/data/test_split.c compares them.
+ * Cutting text into pieces; see split.h. PCRE2 with its JIT does the matching; for the three well-known patterns a
+ * hand-written path takes pieces of plain ASCII, and hands over to the expression at the first byte it cannot judge.
+ * Both give the same pieces: tests/data/test_split.c compares them.
  */
 #define PCRE2_CODE_UNIT_WIDTH 8
 #include "data/split.h"
@@ -92,7 +92,8 @@ static size_t llama3_piece(const struct view *v, size_t i, size_t max_digits)
     if (c == LETTER) return ascii_run(v, i + 1, LETTER);
     if (c == BEYOND || next == BEYOND) return 0;
     if (c == DIGIT) {
-        for (end = i + 1; end < i + max_digits && class_at(v, end) == DIGIT; end++) {}
+        for (end = i + 1; end < i + max_digits && class_at(v, end) == DIGIT; end++) {
+        }
         return end < i + max_digits && class_at(v, end) == BEYOND ? 0 : end;
     }
     if (v->p[i] == '\'' && (end = contraction(v, i, 0x20))) return end;
@@ -150,8 +151,8 @@ static err_t compile(const char *pattern, pcre2_code **out, struct error *e)
     err_t rc = split_translate(pattern, &translated, e);
 
     if (rc) goto out;
-    code = pcre2_compile((PCRE2_SPTR)translated.text, translated.length, PCRE2_UTF | PCRE2_UCP | PCRE2_NEVER_BACKSLASH_C,
-                         &status, &at, NULL);
+    code = pcre2_compile((PCRE2_SPTR)translated.text, translated.length,
+                         PCRE2_UTF | PCRE2_UCP | PCRE2_NEVER_BACKSLASH_C, &status, &at, NULL);
     if (!code) {
         PCRE2_UCHAR reason[160];
 
@@ -284,8 +285,8 @@ static err_t run_level(struct chain *c, int level, const char *text, size_t n)
     return rc;
 }
 
-err_t splitter_run(const struct splitter *s, struct split_state *st, const char *text, size_t n, split_piece piece, void *arg,
-                   struct error *e)
+err_t splitter_run(const struct splitter *s, struct split_state *st, const char *text, size_t n, split_piece piece,
+                   void *arg, struct error *e)
 {
     struct chain c = {s, st, piece, arg, e};
 

@@ -2,8 +2,9 @@
 /*
  * Regular expressions from Oniguruma's notation to PCRE2's.
  *
- * The reference matches with Oniguruma (Ruby syntax). Most of what tokenizer files use means the same in both; \s, \uXXXX and script
- * names are rewritten, and whatever the two read differently is refused, so that a file never gives silently different ids.
+ * The reference matches with Oniguruma (Ruby syntax). Most of what tokenizer files use means the same in both; \s,
+ * \uXXXX and script names are rewritten, and whatever the two read differently is refused, so that a file never gives
+ * silently different ids.
  */
 #include "data/split.h"
 
@@ -11,7 +12,7 @@
 #include <string.h>
 
 /* White_Space (Unicode 14, PropList.txt), as members of a character class. */
-#define WHITE_SPACE                                                                                         \
+#define WHITE_SPACE                                                                                                    \
     "\\x{9}-\\x{d}\\x{20}\\x{85}\\x{a0}\\x{1680}\\x{2000}-\\x{200a}\\x{2028}\\x{2029}\\x{202f}\\x{205f}\\x{3000}"
 
 struct translation {
@@ -26,12 +27,14 @@ struct translation {
 
 static err_t refuse(struct translation *t, const char *what)
 {
-    return FAIL(t->e, ERR_UNSUPPORTED,
-                "the split expression \"%.200s\" uses %s at byte %zu, which is not supported (it may mean something else here)",
-                t->pattern, what, (size_t)(t->p - t->pattern));
+    return FAIL(
+        t->e, ERR_UNSUPPORTED,
+        "the split expression \"%.200s\" uses %s at byte %zu, which is not supported (it may mean something else here)",
+        t->pattern, what, (size_t)(t->p - t->pattern));
 }
 
-/* \p{Name} and \P{Name}: general categories keep their names, longer names are scripts (PCRE2's plain name means extensions). */
+/* \p{Name} and \P{Name}: general categories keep their names, longer names are scripts (PCRE2's plain name means
+ * extensions). */
 static err_t property(struct translation *t)
 {
     const char *name = t->p + 3, *end;
@@ -126,7 +129,8 @@ static err_t literal(struct translation *t)
 
         if (c >= 0x80) return refuse(t, "a letter that is not ASCII in a case-insensitive group");
         for (size_t i = 0; i < sizeof folds / sizeof *folds; i++)
-            if (strcmp(two, folds[i]) == 0) return refuse(t, "letters that one character can stand for, ignoring case,");
+            if (strcmp(two, folds[i]) == 0)
+                return refuse(t, "letters that one character can stand for, ignoring case,");
         t->last_literal = (char)tolower(c);
     }
     str_add_char(t->out, *t->p++);

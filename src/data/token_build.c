@@ -2,8 +2,8 @@
 /*
  * Tokenising a source; see token_build.h.
  *
- * One thread reads and cuts (far faster than tokenising), all threads turn spans of records into tokens, and the spans are written
- * in order, so the file is the same for any number of threads.
+ * One thread reads and cuts (far faster than tokenising), all threads turn spans of records into tokens, and the spans
+ * are written in order, so the file is the same for any number of threads.
  */
 #include "data/token_build.h"
 
@@ -50,7 +50,8 @@ static err_t add_length(struct span *s, int64_t length, struct error *e)
     return ERR_NONE;
 }
 
-static err_t encode_record(struct build *b, struct span *s, struct tokenizer_scratch *scratch, int64_t i, struct error *e)
+static err_t encode_record(struct build *b, struct span *s, struct tokenizer_scratch *scratch, int64_t i,
+                           struct error *e)
 {
     int32_t bos = tokenizer_bos(b->tokenizer), eos = tokenizer_eos(b->tokenizer);
     size_t n_bytes, before = s->tokens.count;
@@ -103,7 +104,8 @@ static void divide(struct build *b)
         size_t until = (size_t)(total / b->n_spans * (i + 1));
 
         s->first = record;
-        while (record < b->batch.n_records && (i == b->n_spans - 1 || b->batch.records[record].offset < until)) record++;
+        while (record < b->batch.n_records && (i == b->n_spans - 1 || b->batch.records[record].offset < until))
+            record++;
         s->last = record;
     }
 }
@@ -159,9 +161,10 @@ static err_t no_text(const struct source *s, const int64_t skipped[SOURCE_SKIP_C
     err_t rc;
 
     for (int k = 0; k < SOURCE_SKIP_COUNT; k++)
-        if (skipped[k]) str_addf(&reasons, "%s %lld %s", reasons.length ? "," : ":", (long long)skipped[k], source_skip_text(k));
-    rc = FAIL(e, ERR_CONFIG, "no document of the data (%lld files, the first one %s) holds text%s", (long long)s->n_files,
-              s->files[0].path, str_text(&reasons));
+        if (skipped[k])
+            str_addf(&reasons, "%s %lld %s", reasons.length ? "," : ":", (long long)skipped[k], source_skip_text(k));
+    rc = FAIL(e, ERR_CONFIG, "no document of the data (%lld files, the first one %s) holds text%s",
+              (long long)s->n_files, s->files[0].path, str_text(&reasons));
     str_release(&reasons);
     return rc;
 }
@@ -180,8 +183,8 @@ static err_t count(const struct build *b, struct token_cache_header *h, struct e
     return h->n_text_bytes ? ERR_NONE : no_text(b->source, h->skipped, e);
 }
 
-err_t token_build(const char *path, const struct source *s, const struct tokenizer *t, struct pool *pool, data_report report,
-                  void *report_arg, struct token_cache_header *h, struct error *e)
+err_t token_build(const char *path, const struct source *s, const struct tokenizer *t, struct pool *pool,
+                  data_report report, void *report_arg, struct token_cache_header *h, struct error *e)
 {
     int n_threads = pool_threads(pool);
     struct token_cache_writer *w = NULL;
@@ -251,14 +254,16 @@ static err_t keep_batch(struct texts *x, const struct source *s, const struct so
         if (x->n_seen++ % every) continue;
         rc = source_text(s, batch, i, scratch, &text, &n, &reason, e);
         if (rc) break;
-        if (reason == SOURCE_USED) rc = keep_text(x, text, n, e);
-        else x->skipped[reason]++;
+        if (reason == SOURCE_USED)
+            rc = keep_text(x, text, n, e);
+        else
+            x->skipped[reason]++;
     }
     return rc;
 }
 
-err_t token_build_tokenizer(struct tokenizer **out, const struct source *s, const struct tokenizer_spec *spec, data_report report,
-                            void *report_arg, struct error *e)
+err_t token_build_tokenizer(struct tokenizer **out, const struct source *s, const struct tokenizer_spec *spec,
+                            data_report report, void *report_arg, struct error *e)
 {
     struct source_reader *reader = NULL;
     struct source_batch batch = {0};
@@ -273,7 +278,9 @@ err_t token_build_tokenizer(struct tokenizer **out, const struct source *s, cons
         rc = source_read(reader, BATCH_BYTES_PER_THREAD, &batch, e);
         if (rc || batch.n_records == 0) break;
         rc = keep_batch(&x, s, &batch, &scratch, e);
-        if (!rc) rc = data_tell(report, report_arg, "reading text for the tokenizer", source_read_bytes(reader), s->bytes, e);
+        if (!rc)
+            rc =
+                data_tell(report, report_arg, "reading text for the tokenizer", source_read_bytes(reader), s->bytes, e);
     }
     if (!rc && !x.bytes) rc = no_text(s, x.skipped, e);
     learnt.report = report;

@@ -44,13 +44,15 @@ err_t token_cache_check_header(const struct token_cache_header *h, int64_t file_
     if (h->header_crc != hash_crc32c(0, h, offsetof(struct token_cache_header, header_crc)))
         return bad_file(e, path, "its header is damaged");
     if (key && h->key != key) return bad_file(e, path, "made from other data or with another tokenizer");
-    if ((h->token_bytes != 2 && h->token_bytes != 4) || h->vocab_size < 1 || h->vocab_size > INT32_MAX || h->n_tokens < 0 ||
-        h->n_documents < 0 || h->n_tokens > TOKEN_CACHE_MAX_TOKENS || h->n_documents > TOKEN_CACHE_MAX_TOKENS)
+    if ((h->token_bytes != 2 && h->token_bytes != 4) || h->vocab_size < 1 || h->vocab_size > INT32_MAX ||
+        h->n_tokens < 0 || h->n_documents < 0 || h->n_tokens > TOKEN_CACHE_MAX_TOKENS ||
+        h->n_documents > TOKEN_CACHE_MAX_TOKENS)
         return bad_file(e, path, "its counts make no sense");
     tokens_bytes = token_cache_pad(h->n_tokens * h->token_bytes);
     need = (int64_t)sizeof *h + tokens_bytes + (h->n_documents + 1) * 8;
     if (file_bytes != need)
-        return FAIL(e, ERR_FORMAT, "%s is cut short or damaged: %lld bytes instead of %lld; remove it and it is made again", path,
+        return FAIL(e, ERR_FORMAT,
+                    "%s is cut short or damaged: %lld bytes instead of %lld; remove it and it is made again", path,
                     (long long)file_bytes, (long long)need);
     return ERR_NONE;
 }
@@ -106,8 +108,10 @@ err_t token_cache_open(struct token_cache **out, const char *path, uint64_t key,
     rc = token_cache_check_header(h, (int64_t)c->map_bytes, key, path, e);
     if (rc) goto out;
     body = (const char *)map + sizeof *h;
-    if (h->token_bytes == 2) c->tokens16 = (const uint16_t *)(const void *)body;
-    else c->tokens32 = (const int32_t *)(const void *)body;
+    if (h->token_bytes == 2)
+        c->tokens16 = (const uint16_t *)(const void *)body;
+    else
+        c->tokens32 = (const int32_t *)(const void *)body;
     c->starts = (const int64_t *)(const void *)(body + token_cache_pad(h->n_tokens * h->token_bytes));
     c->n_tokens = h->n_tokens;
     c->vocab_size = h->vocab_size;
@@ -118,7 +122,8 @@ out:
     return rc;
 }
 
-err_t token_cache_open_synthetic(struct token_cache **out, int64_t vocab_size, int64_t n_tokens, uint64_t seed, struct error *e)
+err_t token_cache_open_synthetic(struct token_cache **out, int64_t vocab_size, int64_t n_tokens, uint64_t seed,
+                                 struct error *e)
 {
     struct token_cache *c;
     err_t rc;
@@ -178,9 +183,12 @@ static void read_synthetic(const struct token_cache *c, int64_t first, int64_t n
         int64_t border = synthetic_border(c, block);
 
         for (; i < end && i < stop; i++) {
-            if (i == start || i == border) *out++ = 0;
-            else if (i + 1 == border || i + 1 == stop) *out++ = 1;
-            else *out++ = synthetic_token(c, i);
+            if (i == start || i == border)
+                *out++ = 0;
+            else if (i + 1 == border || i + 1 == stop)
+                *out++ = 1;
+            else
+                *out++ = synthetic_token(c, i);
         }
     }
 }
@@ -198,8 +206,10 @@ err_t token_cache_read(const struct token_cache *c, int64_t first, int64_t n, in
         int32_t id = c->tokens16 ? c->tokens16[first + i] : c->tokens32[first + i];
 
         if (id < 0 || id >= vocab_size)
-            return FAIL(e, ERR_FORMAT, "%s is damaged: token %lld has the id %d, the vocabulary has %d; remove it and it is made again",
-                        c->name, (long long)(first + i), id, vocab_size);
+            return FAIL(
+                e, ERR_FORMAT,
+                "%s is damaged: token %lld has the id %d, the vocabulary has %d; remove it and it is made again",
+                c->name, (long long)(first + i), id, vocab_size);
         out[i] = id;
     }
     return ERR_NONE;
@@ -219,8 +229,10 @@ int64_t token_cache_next_document(const struct token_cache *c, int64_t position)
     while (low < high) { /* starts[low - 1] <= position < starts[high] */
         int64_t middle = low + (high - low) / 2;
 
-        if (c->starts[middle] > position) high = middle;
-        else low = middle + 1;
+        if (c->starts[middle] > position)
+            high = middle;
+        else
+            low = middle + 1;
     }
     found = c->starts[low];
     return found > position && found < c->n_tokens ? found : c->n_tokens;
@@ -235,7 +247,9 @@ err_t token_cache_verify(const struct token_cache *c, struct error *e)
     crc = hash_crc32c(0, h + 1, c->map_bytes - sizeof *h);
     if (crc != h->body_crc) return bad_file(e, c->name, "its content does not match its checksum");
     for (int64_t i = 0; i < h->n_documents; i++)
-        if (c->starts[i] > c->starts[i + 1] || c->starts[i] < 0) return bad_file(e, c->name, "its document table is not in order");
-    if (c->starts[h->n_documents] != h->n_tokens) return bad_file(e, c->name, "its document table does not end with the data");
+        if (c->starts[i] > c->starts[i + 1] || c->starts[i] < 0)
+            return bad_file(e, c->name, "its document table is not in order");
+    if (c->starts[h->n_documents] != h->n_tokens)
+        return bad_file(e, c->name, "its document table does not end with the data");
     return ERR_NONE;
 }

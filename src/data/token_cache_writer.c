@@ -58,16 +58,20 @@ err_t token_cache_writer_open(struct token_cache_writer **out, const char *path,
     w->path = arena_strdup(&w->arena, path);
     w->temporary = arena_printf(&w->arena, "%s.tmp", path);
     w->narrow = mem_alloc(CONVERT_TOKENS * sizeof *w->narrow);
-    if (!w->path || !w->temporary || !w->narrow) rc = FAIL(e, ERR_MEMORY, "out of memory while making the token cache %s", path);
-    else rc = reserve_starts(w, 0, e);
+    if (!w->path || !w->temporary || !w->narrow)
+        rc = FAIL(e, ERR_MEMORY, "out of memory while making the token cache %s", path);
+    else
+        rc = reserve_starts(w, 0, e);
     if (!rc) {
         w->starts[0] = 0;
         w->fd = open(w->temporary, O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
         if (w->fd < 0) rc = io_fail(e, "create", w->temporary);
     }
     if (!rc) rc = io_write_all(w->fd, &blank, sizeof blank, w->temporary, e); /* its place; filled in at the end */
-    if (rc) token_cache_writer_close(w);
-    else *out = w;
+    if (rc)
+        token_cache_writer_close(w);
+    else
+        *out = w;
     return rc;
 }
 
@@ -87,8 +91,8 @@ static err_t put_tokens(struct token_cache_writer *w, const int32_t *tokens, int
     return rc;
 }
 
-err_t token_cache_writer_add(struct token_cache_writer *w, const int32_t *tokens, const int64_t *lengths, int64_t n_documents,
-                             struct error *e)
+err_t token_cache_writer_add(struct token_cache_writer *w, const int32_t *tokens, const int64_t *lengths,
+                             int64_t n_documents, struct error *e)
 {
     int64_t n = 0;
     err_t rc = reserve_starts(w, n_documents, e);
@@ -100,7 +104,8 @@ err_t token_cache_writer_add(struct token_cache_writer *w, const int32_t *tokens
     }
     for (int64_t i = 0; i < n; i++)
         if (tokens[i] < 0 || tokens[i] >= w->vocab_size)
-            return FAIL(e, ERR_RANGE, "token id %d is outside the vocabulary of %lld", tokens[i], (long long)w->vocab_size);
+            return FAIL(e, ERR_RANGE, "token id %d is outside the vocabulary of %lld", tokens[i],
+                        (long long)w->vocab_size);
     w->n_tokens += n;
     return put_tokens(w, tokens, n, e);
 }

@@ -2,8 +2,9 @@
 /*
  * Text to ids and back; see tokenizer.h.
  *
- * Encoding goes through four stages: added tokens are taken out, the rest falls into valid and invalid runs of UTF-8, valid runs are
- * split into pieces, and pieces are merged. Pieces repeat, so each scratch remembers the ids of short ones in a direct-mapped cache.
+ * Encoding goes through four stages: added tokens are taken out, the rest falls into valid and invalid runs of UTF-8,
+ * valid runs are split into pieces, and pieces are merged. Pieces repeat, so each scratch remembers the ids of short
+ * ones in a direct-mapped cache.
  */
 #include "data/tokenizer.h"
 
@@ -100,8 +101,10 @@ static int32_t first_known(const struct tokenizer *t, const char *const *names, 
 
 void tokenizer_known_specials(const struct tokenizer *t, int32_t *bos, int32_t *eos)
 {
-    static const char *const bos_names[] = {TOKENIZER_BOS, "<｜begin▁of▁sentence｜>", "<|startoftext|>", "<|bos|>", "<bos>", "<s>"};
-    static const char *const eos_names[] = {TOKENIZER_EOS, "<｜end▁of▁sentence｜>", "<|endoftext|>", "<|eos|>", "<eos>", "</s>"};
+    static const char *const bos_names[] = {
+        TOKENIZER_BOS, "<｜begin▁of▁sentence｜>", "<|startoftext|>", "<|bos|>", "<bos>", "<s>"};
+    static const char *const eos_names[] = {TOKENIZER_EOS, "<｜end▁of▁sentence｜>", "<|endoftext|>", "<|eos|>", "<eos>",
+                                            "</s>"};
 
     *bos = first_known(t, bos_names, sizeof bos_names / sizeof *bos_names);
     *eos = first_known(t, eos_names, sizeof eos_names / sizeof *eos_names);
@@ -149,7 +152,8 @@ err_t tokenizer_finish(struct tokenizer *t, struct error *e)
     if (t->bpe.n_tokens) memcpy(t->texts, t->bpe.tokens, (size_t)t->bpe.n_tokens * sizeof *t->texts);
     if (t->n_added) qsort(t->added, (size_t)t->n_added, sizeof *t->added, by_place);
     for (int i = 0, pass = 0, byte = 0; pass < ADDED_PASSES; i++) {
-        int at = i < t->n_added ? t->added[i].is_normalized * 257 + (unsigned char)t->added[i].text[0] : ADDED_PASSES * 257;
+        int at =
+            i < t->n_added ? t->added[i].is_normalized * 257 + (unsigned char)t->added[i].text[0] : ADDED_PASSES * 257;
 
         while (pass < ADDED_PASSES && pass * 257 + byte <= at) {
             t->first_added[pass][byte] = i;
@@ -199,7 +203,7 @@ enum { CACHE_ENTRIES = 1 << 15, CACHE_PIECE_BYTES = 32, CACHE_IDS = 7 };
 /* The words cover all bytes of the piece (overlapping), so that with n they say which piece it is. One cache line. */
 struct cache_entry {
     uint64_t words[4];
-    uint8_t n;     /* bytes of the piece; 0: empty */
+    uint8_t n; /* bytes of the piece; 0: empty */
     uint8_t n_ids;
     int32_t ids[CACHE_IDS];
 };
@@ -265,7 +269,8 @@ static void piece_words(const char *p, size_t n, uint64_t words[4])
         memcpy(&last, p + n - 4, 4);
         words[0] = (uint64_t)last << 32 | first;
     } else {
-        words[0] = (uint64_t)(unsigned char)p[0] | (uint64_t)(unsigned char)p[n / 2] << 8 | (uint64_t)(unsigned char)p[n - 1] << 16;
+        words[0] = (uint64_t)(unsigned char)p[0] | (uint64_t)(unsigned char)p[n / 2] << 8 |
+                   (uint64_t)(unsigned char)p[n - 1] << 16;
     }
 }
 
@@ -289,13 +294,15 @@ static err_t encode_piece(void *arg, const char *piece, size_t n)
 
     if (n > CACHE_PIECE_BYTES) return bpe_encode(&x->t->bpe, &x->s->bpe, piece, n, x->out, x->e);
     piece_words(piece, n, words);
-    h = (words[0] ^ n) * 0x9E3779B97F4A7C15u ^ words[1] * 0xC2B2AE3D27D4EB4Fu ^ words[2] * 0x165667B19E3779F9u ^ words[3];
+    h = (words[0] ^ n) * 0x9E3779B97F4A7C15u ^ words[1] * 0xC2B2AE3D27D4EB4Fu ^ words[2] * 0x165667B19E3779F9u ^
+        words[3];
     entry = &x->s->cache[(h ^ h >> 32) * 0x9E3779B97F4A7C15u >> 49];
     if (entry->n == n && entry->words[0] == words[0] && entry->words[1] == words[1] && entry->words[2] == words[2] &&
         entry->words[3] == words[3]) {
         rc = reserve(x->out, CACHE_IDS, x->e);
         if (rc) return rc;
-        for (int i = 0; i < CACHE_IDS; i++) x->out->ids[before + (size_t)i] = entry->ids[i]; /* all: cheaper than counting */
+        for (int i = 0; i < CACHE_IDS; i++)
+            x->out->ids[before + (size_t)i] = entry->ids[i]; /* all: cheaper than counting */
         x->out->count += entry->n_ids;
         return ERR_NONE;
     }
@@ -313,7 +320,8 @@ static err_t encode_plain(struct encoding *x, const char *text, size_t n)
 {
     err_t rc = ERR_NONE;
 
-    if (x->t->splitter.n_levels == 0 && x->t->bpe.n_merges == 0) return bpe_encode(&x->t->bpe, &x->s->bpe, text, n, x->out, x->e);
+    if (x->t->splitter.n_levels == 0 && x->t->bpe.n_merges == 0)
+        return bpe_encode(&x->t->bpe, &x->s->bpe, text, n, x->out, x->e);
     for (size_t at = 0, run; !rc && at < n; at += run) {
         run = utf8_valid_prefix(text + at, n - at);
         if (run) {
@@ -335,7 +343,8 @@ static const struct added_token *next_added(const struct tokenizer *t, int pass,
         unsigned char c = (unsigned char)text[*at];
 
         for (int i = first[c]; i < first[c + 1]; i++)
-            if (t->added[i].n <= n - *at && memcmp(t->added[i].text, text + *at, t->added[i].n) == 0) return &t->added[i];
+            if (t->added[i].n <= n - *at && memcmp(t->added[i].text, text + *at, t->added[i].n) == 0)
+                return &t->added[i];
     }
     return NULL;
 }
@@ -359,13 +368,14 @@ static size_t spaces_after(const char *text, size_t at, size_t n)
 {
     size_t length;
 
-    while (at < n && utf8_valid_prefix(text + at, n - at < 4 ? n - at : 4) && utf8_is_space(utf8_code(text + at, &length)))
+    while (at < n && utf8_valid_prefix(text + at, n - at < 4 ? n - at : 4) &&
+           utf8_is_space(utf8_code(text + at, &length)))
         at += length;
     return at;
 }
 
-/* Takes the added tokens of a pass out; what lies between goes to the next pass. As the reference does it, a special token that is
- * not to be parsed still hides what overlaps it. */
+/* Takes the added tokens of a pass out; what lies between goes to the next pass. As the reference does it, a special
+ * token that is not to be parsed still hides what overlaps it. */
 static err_t encode_pass(struct encoding *x, int pass, const char *text, size_t n)
 {
     const struct added_token *a;
@@ -389,8 +399,8 @@ static err_t encode_pass(struct encoding *x, int pass, const char *text, size_t 
     return rc;
 }
 
-err_t tokenizer_encode(const struct tokenizer *t, struct tokenizer_scratch *s, const char *text, size_t n_bytes, bool parse_special,
-                       struct token_list *out, struct error *e)
+err_t tokenizer_encode(const struct tokenizer *t, struct tokenizer_scratch *s, const char *text, size_t n_bytes,
+                       bool parse_special, struct token_list *out, struct error *e)
 {
     struct encoding x = {t, s, parse_special, out, e};
 

@@ -2,8 +2,9 @@
 /*
  * Reading tokenizer.json (Hugging Face's `tokenizers`).
  *
- * The rule: a file either gives the reference's ids or is refused with the key that stands in the way. Keys that cannot change the
- * ids of text (the decoder, offsets, what a template adds around a text) are read only for which tokens begin and end a document.
+ * The rule: a file either gives the reference's ids or is refused with the key that stands in the way. Keys that cannot
+ * change the ids of text (the decoder, offsets, what a template adds around a text) are read only for which tokens
+ * begin and end a document.
  */
 #include <jansson.h>
 #include <stdio.h>
@@ -18,14 +19,15 @@ enum { JSON_MAX_BYTES = 1 << 30 };
 
 struct reader {
     struct tokenizer *t;
-    const char *name; /* of the file, for messages */
+    const char *name;                   /* of the file, for messages */
     int16_t byte_of[BYTE_ALPHABET_END]; /* the byte a code point stands for, -1: none */
     struct str left, right;             /* texts being decoded */
     struct error *e;
 };
 
 #define REFUSE(r, ...) refuse((r)->e, (r)->name, __FILE__, __LINE__, __VA_ARGS__)
-static err_t refuse(struct error *e, const char *name, const char *file, int line, const char *format, ...) PRINTF_LIKE(5, 6);
+static err_t refuse(struct error *e, const char *name, const char *file, int line, const char *format, ...)
+    PRINTF_LIKE(5, 6);
 static err_t refuse(struct error *e, const char *name, const char *file, int line, const char *format, ...)
 {
     char text[1024];
@@ -34,8 +36,10 @@ static err_t refuse(struct error *e, const char *name, const char *file, int lin
     va_start(args, format);
     vsnprintf(text, sizeof text, format, args);
     va_end(args);
-    return error_fill(e, ERR_UNSUPPORTED, file, line, "%s: %s is not supported (byte-level BPE in the manner of GPT-2, Llama-3 and "
-                      "Qwen is)", name, text);
+    return error_fill(e, ERR_UNSUPPORTED, file, line,
+                      "%s: %s is not supported (byte-level BPE in the manner of GPT-2, Llama-3 and "
+                      "Qwen is)",
+                      name, text);
 }
 
 static err_t malformed(struct reader *r, const char *what) { return FAIL(r->e, ERR_FORMAT, "%s: %s", r->name, what); }
@@ -45,8 +49,10 @@ static const char *shown(const json_t *value, char out[120])
 {
     size_t n = json_dumpb(value, out, 119, JSON_ENCODE_ANY | JSON_COMPACT);
 
-    if (n > 119) memcpy(out + 100, "...", 4);
-    else out[n] = '\0';
+    if (n > 119)
+        memcpy(out + 100, "...", 4);
+    else
+        out[n] = '\0';
     return out;
 }
 
@@ -61,7 +67,8 @@ static const char *type_of(const json_t *object)
 
 /* ---- vocabulary and merges ---- */
 
-/* The bytes that a token's text stands for; false: some character is not in the byte alphabet. Lack of memory shows in out. */
+/* The bytes that a token's text stands for; false: some character is not in the byte alphabet. Lack of memory shows in
+ * out. */
 static bool decode_alphabet(const struct reader *r, const char *text, size_t n, struct str *out)
 {
     char *to;
@@ -88,17 +95,20 @@ static err_t read_vocabulary(struct reader *r, json_t *vocab)
     json_t *value;
 
     if (!json_is_object(vocab) || !n) return malformed(r, "\"model.vocab\" must be an object with at least one token");
-    json_object_foreach(vocab, text, value) {
+    json_object_foreach(vocab, text, value)
+    {
         json_int_t id = json_integer_value(value);
         size_t bytes = strlen(text);
         bool is_raw = !decode_alphabet(r, text, bytes, &r->left);
         err_t rc;
 
         if (!json_is_integer(value) || id < 0 || id >= TOKENIZER_MAX_VOCAB || (size_t)id > 4 * n + 65536)
-            return FAIL(r->e, ERR_FORMAT, "%s: \"model.vocab\" gives \"%.40s\" no id that fits its %zu tokens", r->name, text, n);
+            return FAIL(r->e, ERR_FORMAT, "%s: \"model.vocab\" gives \"%.40s\" no id that fits its %zu tokens", r->name,
+                        text, n);
         rc = str_ok(&r->left, r->e);
-        if (!rc) rc = bpe_set_token(&r->t->bpe, (int32_t)id, is_raw ? text : r->left.text, is_raw ? bytes : r->left.length, is_raw,
-                                    r->e);
+        if (!rc)
+            rc = bpe_set_token(&r->t->bpe, (int32_t)id, is_raw ? text : r->left.text, is_raw ? bytes : r->left.length,
+                               is_raw, r->e);
         if (rc) return error_prefix(r->e, rc, "%s: \"model.vocab\"", r->name);
     }
     return ERR_NONE;
@@ -121,7 +131,8 @@ static err_t read_merge(struct reader *r, const json_t *entry, size_t index)
         if (right && strchr(right, ' ')) right = NULL;
     }
     if (!left || !right)
-        return FAIL(r->e, ERR_FORMAT, "%s: \"model.merges\"[%zu] must be \"left right\" or [\"left\", \"right\"]", r->name, index);
+        return FAIL(r->e, ERR_FORMAT, "%s: \"model.merges\"[%zu] must be \"left right\" or [\"left\", \"right\"]",
+                    r->name, index);
     if (!decode_alphabet(r, left, n_left, &r->left) || !decode_alphabet(r, right, strlen(right), &r->right))
         return REFUSE(r, "\"model.merges\"[%zu] with a token that is not made of the byte alphabet", index);
     a = bpe_find(&r->t->bpe, str_text(&r->left), r->left.length);
@@ -130,7 +141,8 @@ static err_t read_merge(struct reader *r, const json_t *entry, size_t index)
     if (str_ok(&r->left, r->e) || str_ok(&r->right, r->e)) return r->e ? r->e->code : ERR_MEMORY;
     both = bpe_find(&r->t->bpe, str_text(&r->left), r->left.length);
     if (a < 0 || b < 0 || both < 0)
-        return FAIL(r->e, ERR_FORMAT, "%s: \"model.merges\"[%zu] joins or makes a token that \"model.vocab\" does not have", r->name,
+        return FAIL(r->e, ERR_FORMAT,
+                    "%s: \"model.merges\"[%zu] joins or makes a token that \"model.vocab\" does not have", r->name,
                     index);
     return bpe_add_merge(&r->t->bpe, a, b, both, r->e);
 }
@@ -142,8 +154,10 @@ static err_t check_model(struct reader *r, const json_t *model)
     char text[120];
 
     if (!json_is_object(model)) return malformed(r, "it has no \"model\" object, so it is not a tokenizer.json");
-    if (*type_of(model) && strcmp(type_of(model), "BPE") != 0) return REFUSE(r, "\"model.type\": \"%.40s\"", type_of(model));
-    if (!is_absent(value) && json_number_value(value) != 0) return REFUSE(r, "\"model.dropout\": %s", shown(value, text));
+    if (*type_of(model) && strcmp(type_of(model), "BPE") != 0)
+        return REFUSE(r, "\"model.type\": \"%.40s\"", type_of(model));
+    if (!is_absent(value) && json_number_value(value) != 0)
+        return REFUSE(r, "\"model.dropout\": %s", shown(value, text));
     for (size_t i = 0; i < sizeof empty_keys / sizeof *empty_keys; i++) {
         value = json_object_get(model, empty_keys[i]);
         if (!is_absent(value) && json_string_length(value) + !json_is_string(value))
@@ -169,7 +183,8 @@ static err_t read_model(struct reader *r, const json_t *model)
     r->t->bpe.ignore_merges = json_is_true(json_object_get(model, "ignore_merges"));
     for (int byte = 0; !rc && !is_absent(unknown) && byte < 256; byte++)
         if (r->t->bpe.byte_id[byte] < 0 && !(byte == 0xC0 || byte == 0xC1 || byte > 0xF4)) /* never in valid text */
-            return REFUSE(r, "\"model.unk_token\": %s with a vocabulary that lacks the byte 0x%02X", shown(unknown, text), byte);
+            return REFUSE(r, "\"model.unk_token\": %s with a vocabulary that lacks the byte 0x%02X",
+                          shown(unknown, text), byte);
     return rc;
 }
 
@@ -193,7 +208,8 @@ static err_t read_split(struct reader *r, const json_t *step)
 
     if (!behavior || strcmp(behavior, "Isolated") != 0)
         return REFUSE(r, "\"behavior\": \"%.40s\" of a Split in \"pre_tokenizer\"", behavior ? behavior : "");
-    if (!regex && !literal) return malformed(r, "a Split in \"pre_tokenizer\" needs \"pattern\": {\"Regex\": ...} or {\"String\": ...}");
+    if (!regex && !literal)
+        return malformed(r, "a Split in \"pre_tokenizer\" needs \"pattern\": {\"Regex\": ...} or {\"String\": ...}");
     if (regex) return add_level(r, regex);
     for (; *literal; literal++) {
         if (strchr("\\[](){}|*+?.^$", *literal)) str_add_char(&escaped, '\\');
@@ -214,7 +230,8 @@ static err_t read_pre_tokenizer(struct reader *r, const json_t *step, int depth,
     if (strcmp(type, "Sequence") == 0 && depth < 4) {
         const json_t *steps = json_object_get(step, "pretokenizers");
 
-        if (!json_is_array(steps)) return malformed(r, "a Sequence in \"pre_tokenizer\" needs \"pretokenizers\": [...]");
+        if (!json_is_array(steps))
+            return malformed(r, "a Sequence in \"pre_tokenizer\" needs \"pretokenizers\": [...]");
         for (size_t i = 0; !rc && i < json_array_size(steps); i++)
             rc = read_pre_tokenizer(r, json_array_get(steps, i), depth + 1, is_bytes);
         return rc;
@@ -237,29 +254,32 @@ static err_t check_normalizer(struct reader *r, const json_t *normalizer)
     char text[120];
 
     if (is_absent(normalizer)) return ERR_NONE;
-    if (strcmp(type_of(normalizer), "Sequence") == 0 && json_array_size(json_object_get(normalizer, "normalizers")) == 0)
+    if (strcmp(type_of(normalizer), "Sequence") == 0 &&
+        json_array_size(json_object_get(normalizer, "normalizers")) == 0)
         return ERR_NONE;
     return REFUSE(r, "\"normalizer\": %s, which rewrites text before it is tokenized,", shown(normalizer, text));
 }
 
 /* ---- added tokens ---- */
 
-static err_t read_added(struct reader *r, const json_t *model_vocab, const json_t *entry, size_t index, struct added_token *out)
+static err_t read_added(struct reader *r, const json_t *model_vocab, const json_t *entry, size_t index,
+                        struct added_token *out)
 {
     const json_t *content = json_object_get(entry, "content"), *id = json_object_get(entry, "id"), *in_model;
     const char *text = json_string_value(content);
     json_int_t limit = (json_int_t)r->t->bpe.n_tokens * 4 + 65536;
 
-    if (!text || !*text || !json_is_integer(id) || json_integer_value(id) < 0 || json_integer_value(id) >= TOKENIZER_MAX_VOCAB ||
-        json_integer_value(id) > limit)
-        return FAIL(r->e, ERR_FORMAT, "%s: \"added_tokens\"[%zu] needs a \"content\" and an \"id\" that fits the vocabulary", r->name,
+    if (!text || !*text || !json_is_integer(id) || json_integer_value(id) < 0 ||
+        json_integer_value(id) >= TOKENIZER_MAX_VOCAB || json_integer_value(id) > limit)
+        return FAIL(r->e, ERR_FORMAT,
+                    "%s: \"added_tokens\"[%zu] needs a \"content\" and an \"id\" that fits the vocabulary", r->name,
                     index);
     if (json_is_true(json_object_get(entry, "single_word")))
         return REFUSE(r, "\"single_word\": true of the added token \"%.80s\"", text);
     in_model = json_object_get(model_vocab, text);
     if (in_model && json_integer_value(in_model) != json_integer_value(id))
-        return FAIL(r->e, ERR_FORMAT, "%s: the added token \"%.80s\" has the id %d, but \"model.vocab\" gives it %d", r->name, text,
-                    (int)json_integer_value(id), (int)json_integer_value(in_model));
+        return FAIL(r->e, ERR_FORMAT, "%s: the added token \"%.80s\" has the id %d, but \"model.vocab\" gives it %d",
+                    r->name, text, (int)json_integer_value(id), (int)json_integer_value(in_model));
     if (!in_model && json_integer_value(id) < r->t->bpe.n_tokens && r->t->bpe.tokens[json_integer_value(id)].bytes)
         return FAIL(r->e, ERR_FORMAT, "%s: the added token \"%.80s\" has the id %d of another token", r->name, text,
                     (int)json_integer_value(id));
@@ -309,14 +329,17 @@ static void read_template(struct reader *r, const json_t *post, int depth)
     const json_t *parts = json_object_get(post, "single"), *nested = json_object_get(post, "processors");
     bool is_after_text = false;
 
-    for (size_t i = 0; depth < 4 && i < json_array_size(nested); i++) read_template(r, json_array_get(nested, i), depth + 1);
+    for (size_t i = 0; depth < 4 && i < json_array_size(nested); i++)
+        read_template(r, json_array_get(nested, i), depth + 1);
     if (strcmp(type_of(post), "TemplateProcessing") != 0) return;
     for (size_t i = 0; i < json_array_size(parts); i++) {
         const json_t *special = json_object_get(json_array_get(parts, i), "SpecialToken");
         int32_t id = added_id(r, json_string_value(json_object_get(special, "id")));
 
-        if (!special) is_after_text = true;
-        else if (id >= 0) *(is_after_text ? &r->t->eos : &r->t->bos) = id;
+        if (!special)
+            is_after_text = true;
+        else if (id >= 0)
+            *(is_after_text ? &r->t->eos : &r->t->bos) = id;
     }
 }
 
@@ -329,8 +352,9 @@ static err_t read_config_token(struct reader *r, const json_t *config, const cha
 
     if (!value) return ERR_NONE;
     if (text && found < 0)
-        return FAIL(r->e, ERR_FORMAT, "%s: its tokenizer_config.json names \"%.80s\" as %s, which is not among its added tokens",
-                    r->name, text, key);
+        return FAIL(r->e, ERR_FORMAT,
+                    "%s: its tokenizer_config.json names \"%.80s\" as %s, which is not among its added tokens", r->name,
+                    text, key);
     *id = found;
     return ERR_NONE;
 }
@@ -349,7 +373,8 @@ static err_t read_specials(struct reader *r, const json_t *root, const char *con
     if (!config_text) return ERR_NONE;
     config = json_loads(config_text, 0, &where);
     if (!config)
-        return FAIL(r->e, ERR_FORMAT, "%s: its tokenizer_config.json is not JSON (line %d: %s)", r->name, where.line, where.text);
+        return FAIL(r->e, ERR_FORMAT, "%s: its tokenizer_config.json is not JSON (line %d: %s)", r->name, where.line,
+                    where.text);
     rc = read_config_token(r, config, "bos_token", &r->t->bos);
     if (!rc) rc = read_config_token(r, config, "eos_token", &r->t->eos);
     json_decref(config);
@@ -377,7 +402,8 @@ static err_t read_root(struct reader *r, const json_t *root, const char *config)
     return rc ? rc : tokenizer_finish(r->t, r->e);
 }
 
-err_t tokenizer_parse(struct tokenizer **out, const char *json, size_t n, const char *config, const char *name, struct error *e)
+err_t tokenizer_parse(struct tokenizer **out, const char *json, size_t n, const char *config, const char *name,
+                      struct error *e)
 {
     struct reader r = {.name = name, .e = e};
     uint16_t codes[256];
@@ -397,8 +423,10 @@ err_t tokenizer_parse(struct tokenizer **out, const char *json, size_t n, const 
     json_decref(root);
     str_release(&r.left);
     str_release(&r.right);
-    if (rc) tokenizer_close(r.t);
-    else *out = r.t;
+    if (rc)
+        tokenizer_close(r.t);
+    else
+        *out = r.t;
     return rc;
 }
 
@@ -418,15 +446,19 @@ static err_t open_byte(struct tokenizer **out, struct error *e)
         if (!t->added) rc = FAIL(e, ERR_MEMORY, "out of memory for a tokenizer");
     }
     if (!rc) {
-        t->added[0] = (struct added_token){.text = TOKENIZER_BOS, .n = sizeof TOKENIZER_BOS - 1, .id = 256, .is_special = true};
-        t->added[1] = (struct added_token){.text = TOKENIZER_EOS, .n = sizeof TOKENIZER_EOS - 1, .id = 257, .is_special = true};
+        t->added[0] =
+            (struct added_token){.text = TOKENIZER_BOS, .n = sizeof TOKENIZER_BOS - 1, .id = 256, .is_special = true};
+        t->added[1] =
+            (struct added_token){.text = TOKENIZER_EOS, .n = sizeof TOKENIZER_EOS - 1, .id = 257, .is_special = true};
         t->n_added = 2;
         t->bos = 256;
         t->eos = 257;
         rc = tokenizer_finish(t, e);
     }
-    if (rc) tokenizer_close(t);
-    else *out = t;
+    if (rc)
+        tokenizer_close(t);
+    else
+        *out = t;
     return rc;
 }
 

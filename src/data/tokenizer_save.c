@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Writing tokenizer.json, in the form that the reference's own Llama-3 and GPT-2 files have; see tokenizer_json.c for reading. */
+/* Writing tokenizer.json, in the form that the reference's own Llama-3 and GPT-2 files have; see tokenizer_json.c for
+ * reading. */
 #include <stdlib.h>
 #include <string.h>
 

@@ -12,7 +12,7 @@ struct block {
     size_t bytes;           /* of the block, a multiple of ALLOCATOR_ALIGN */
     size_t requested_bytes; /* what the caller asked for; 0 when free */
     enum memory_kind kind;
-    const char *label;      /* borrowed */
+    const char *label; /* borrowed */
     bool is_free, is_zero;
     struct block *previous, *next; /* neighbours in the segment */
 };
@@ -78,7 +78,8 @@ void allocator_destroy(struct allocator *a)
     if (!a) return;
     for (struct segment *s = a->segments, *next; s; s = next) {
         for (struct block *b = s->first; b; b = b->next)
-            if (!b->is_free) BUG("%zu bytes of device memory for \"%s\" were never freed", b->requested_bytes, b->label);
+            if (!b->is_free)
+                BUG("%zu bytes of device memory for \"%s\" were never freed", b->requested_bytes, b->label);
         next = s->next;
         release_segment(a, s);
     }
@@ -151,8 +152,12 @@ static void split(struct block *b, size_t bytes, size_t least_rest)
     struct block *rest;
 
     if (b->bytes - bytes < least_rest || !(rest = mem_zalloc(1, sizeof *rest))) return;
-    *rest = (struct block){.address = b->address + bytes, .bytes = b->bytes - bytes, .is_free = true, .is_zero = b->is_zero,
-                           .previous = b, .next = b->next};
+    *rest = (struct block){.address = b->address + bytes,
+                           .bytes = b->bytes - bytes,
+                           .is_free = true,
+                           .is_zero = b->is_zero,
+                           .previous = b,
+                           .next = b->next};
     if (b->next) b->next->previous = rest;
     b->next = rest;
     b->bytes = bytes;
@@ -164,17 +169,19 @@ static void explain(const struct allocator *a, size_t bytes, const char *label, 
 
     for (int k = 0; k < MEMORY_KIND_COUNT; k++)
         if (a->stats.kind_bytes[k])
-            str_addf(&table, "\n  %-12s %10.1f MiB", memory_kind_name((enum memory_kind)k), (double)a->stats.kind_bytes[k] / 0x1p20);
+            str_addf(&table, "\n  %-12s %10.1f MiB", memory_kind_name((enum memory_kind)k),
+                     (double)a->stats.kind_bytes[k] / 0x1p20);
     FAIL(e, ERR_MEMORY,
          "device %s is out of memory: %.1f MiB asked for \"%s\"; %.1f MiB active, %.1f MiB reserved%s%s. Held by:%s\n"
          "  Use a smaller training.local_batch_size or training.seq_len, or more data_parallel_shard_degree",
          a->device->properties.name, (double)bytes / 0x1p20, label, (double)a->stats.active_bytes / 0x1p20,
-         (double)a->stats.reserved_bytes / 0x1p20, reason[0] ? ": " : "", reason, table.length ? table.text : " nothing");
+         (double)a->stats.reserved_bytes / 0x1p20, reason[0] ? ": " : "", reason,
+         table.length ? table.text : " nothing");
     str_release(&table);
 }
 
-err_t allocator_alloc(struct allocator *a, size_t bytes, enum memory_kind kind, const char *label, void **out, bool *is_zero,
-                      struct error *e)
+err_t allocator_alloc(struct allocator *a, size_t bytes, enum memory_kind kind, const char *label, void **out,
+                      bool *is_zero, struct error *e)
 {
     size_t rounded = (bytes + ALLOCATOR_ALIGN - 1) & ~(size_t)(ALLOCATOR_ALIGN - 1);
     bool is_small = rounded <= ALLOCATOR_SMALL;
@@ -187,7 +194,9 @@ err_t allocator_alloc(struct allocator *a, size_t bytes, enum memory_kind kind, 
     *is_zero = true;
     if (!bytes) return ERR_NONE;
     if (bytes > ALLOCATOR_MAX_BYTES)
-        return FAIL(e, ERR_MEMORY, "%.3g GiB for \"%s\" are more than any device has: use a smaller training.local_batch_size or training.seq_len",
+        return FAIL(e, ERR_MEMORY,
+                    "%.3g GiB for \"%s\" are more than any device has: use a smaller training.local_batch_size or "
+                    "training.seq_len",
                     (double)bytes / 0x1p30, label);
     if (fault_hits(a)) {
         FAIL(&reason, ERR_MEMORY, "planted fault");
@@ -200,7 +209,8 @@ err_t allocator_alloc(struct allocator *a, size_t bytes, enum memory_kind kind, 
         b = best_fit(a, rounded, is_small);
     }
     if (!b && lacks_host)
-        return FAIL(e, ERR_MEMORY, "out of memory on the host, for the records of a block of the device's (\"%s\")", label);
+        return FAIL(e, ERR_MEMORY, "out of memory on the host, for the records of a block of the device's (\"%s\")",
+                    label);
     if (!b) goto failed;
     split(b, rounded, is_small ? ALLOCATOR_ALIGN : ALLOCATOR_SPLIT_REST);
     *is_zero = b->is_zero;

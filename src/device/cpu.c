@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* The CPU device; see cpu.h. Segments come from mmap, so that given-back memory leaves the process and RSS tells the truth. */
+/* The CPU device; see cpu.h. Segments come from mmap, so that given-back memory leaves the process and RSS tells the
+ * truth. */
 #include "device/cpu.h"
 
 #include <errno.h>

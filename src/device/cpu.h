@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* The embedded CPU device: host memory, a thread pool, and streams and events whose work is done when a call returns. */
+/* The embedded CPU device: host memory, a thread pool, and streams and events whose work is done when a call returns.
+ */
 #ifndef DEVICE_CPU_H
 #define DEVICE_CPU_H
 

@@ -25,7 +25,8 @@ err_t device_open(struct device **out, const struct device_options *options, str
 
     *out = NULL;
     if (strcmp(options->kind, "auto") != 0 && strcmp(options->kind, "cpu") != 0)
-        return FAIL(e, ERR_UNSUPPORTED, "device.kind=%s: this build has only the CPU device; use device.kind=cpu or auto", options->kind);
+        return FAIL(e, ERR_UNSUPPORTED,
+                    "device.kind=%s: this build has only the CPU device; use device.kind=cpu or auto", options->kind);
     rc = cpu_device_create(&d, options, e);
     if (!rc) rc = allocator_create(&d->allocator, d, options->memory_limit_bytes, e);
     if (rc) {
@@ -44,14 +45,16 @@ void device_close(struct device *d)
     d->ops->close(d);
 }
 
-err_t device_alloc(struct device *d, size_t bytes, enum memory_kind kind, const char *label, void **out, struct error *e)
+err_t device_alloc(struct device *d, size_t bytes, enum memory_kind kind, const char *label, void **out,
+                   struct error *e)
 {
     bool is_zero;
 
     return allocator_alloc(d->allocator, bytes, kind, label, out, &is_zero, e);
 }
 
-err_t device_alloc_zeros(struct device *d, size_t bytes, enum memory_kind kind, const char *label, void **out, struct error *e)
+err_t device_alloc_zeros(struct device *d, size_t bytes, enum memory_kind kind, const char *label, void **out,
+                         struct error *e)
 {
     bool is_zero;
     err_t rc = allocator_alloc(d->allocator, bytes, kind, label, out, &is_zero, e);

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * A device: memory, streams and events, behind one small table. The CPU is the embedded default; CUDA comes as a plugin that fills
- * the same table.
+ * A device: memory, streams and events, behind one small table. The CPU is the embedded default; CUDA comes as a plugin
+ * that fills the same table.
  *
- * Memory on a device goes through one caching allocator per device (allocator.h), which knows what each block is for; the table only
- * hands out and takes back whole segments. Streams and events exist on the CPU too, where all work is done when a call returns, so
- * that code which overlaps copies, communication and computation is written once.
+ * Memory on a device goes through one caching allocator per device (allocator.h), which knows what each block is for;
+ * the table only hands out and takes back whole segments. Streams and events exist on the CPU too, where all work is
+ * done when a call returns, so that code which overlaps copies, communication and computation is written once.
  *
  * Errors of asynchronous work are sticky: they are kept in the device and returned by the next call that can fail.
  */
@@ -25,13 +25,13 @@ struct event;
 struct allocator;
 
 /* What a block of memory is for: the rows of the memory table in plans, out-of-memory reports and snapshots. */
-#define MEMORY_KINDS(X)                                                                                     \
-    X(MEMORY_PARAMETERS, "parameters")                                                                      \
-    X(MEMORY_GRADIENTS, "gradients")                                                                        \
-    X(MEMORY_OPTIMIZER, "optimizer")                                                                        \
-    X(MEMORY_GATHERED, "gathered")                                                                          \
-    X(MEMORY_STASH, "stash")                                                                                \
-    X(MEMORY_SCRATCH, "scratch")                                                                            \
+#define MEMORY_KINDS(X)                                                                                                \
+    X(MEMORY_PARAMETERS, "parameters")                                                                                 \
+    X(MEMORY_GRADIENTS, "gradients")                                                                                   \
+    X(MEMORY_OPTIMIZER, "optimizer")                                                                                   \
+    X(MEMORY_GATHERED, "gathered")                                                                                     \
+    X(MEMORY_STASH, "stash")                                                                                           \
+    X(MEMORY_SCRATCH, "scratch")                                                                                       \
     X(MEMORY_BUFFERS, "buffers")
 
 enum memory_kind {
@@ -53,10 +53,11 @@ struct memory_stats {
 };
 
 struct device_properties {
-    char name[128];          /* "AMD EPYC 7713 64-Core Processor", "NVIDIA H200" */
-    int64_t memory_bytes;    /* what this rank may use: a GPU's memory; on the CPU the cgroup's limit (else MemTotal) / local ranks */
-    double peak_flops;       /* dense, of the training dtype; 0 = unknown */
-    int threads;             /* CPU: threads of the pool */
+    char name[128];       /* "AMD EPYC 7713 64-Core Processor", "NVIDIA H200" */
+    int64_t memory_bytes; /* what this rank may use: a GPU's memory; on the CPU the cgroup's limit (else MemTotal) /
+                             local ranks */
+    double peak_flops;    /* dense, of the training dtype; 0 = unknown */
+    int threads;          /* CPU: threads of the pool */
 };
 
 /* One backend. Members without "optional" are always set. */
@@ -65,13 +66,16 @@ struct device_ops {
     bool gives_zeros; /* new segments hold zeros */
     bool is_dry;      /* memory is only counted: what would be copied into it need not be computed */
     void (*close)(struct device *d);
-    err_t (*segment_alloc)(struct device *d, size_t bytes, void **out, struct error *e); /* aligned to 64 bytes or better */
+    err_t (*segment_alloc)(struct device *d, size_t bytes, void **out,
+                           struct error *e); /* aligned to 64 bytes or better */
     void (*segment_free)(struct device *d, void *p, size_t bytes);
-    err_t (*copy)(struct device *d, void *to, const void *from, size_t bytes, struct stream *s, struct error *e); /* any direction */
+    err_t (*copy)(struct device *d, void *to, const void *from, size_t bytes, struct stream *s,
+                  struct error *e); /* any direction */
     err_t (*fill_zero)(struct device *d, void *p, size_t bytes, struct stream *s, struct error *e);
     err_t (*stream_create)(struct device *d, struct stream **out, struct error *e);
     void (*stream_destroy)(struct device *d, struct stream *s);
-    err_t (*stream_wait)(struct device *d, struct stream *s, struct event *event, struct error *e); /* s goes on after event */
+    err_t (*stream_wait)(struct device *d, struct stream *s, struct event *event,
+                         struct error *e); /* s goes on after event */
     err_t (*stream_synchronize)(struct device *d, struct stream *s, struct error *e);
     err_t (*event_create)(struct device *d, struct event **out, struct error *e);
     void (*event_destroy)(struct device *d, struct event *event);
@@ -86,24 +90,28 @@ struct device {
 };
 
 struct device_options {
-    const char *kind;     /* "auto", "cpu", "cuda" */
-    int local_rank;       /* of this host: which GPU */
-    int local_size;       /* ranks on this host, which share its memory and cores */
-    int threads;          /* 0 = cores of this process's affinity mask / local ranks that share it, at least 1 */
+    const char *kind;           /* "auto", "cpu", "cuda" */
+    int local_rank;             /* of this host: which GPU */
+    int local_size;             /* ranks on this host, which share its memory and cores */
+    int threads;                /* 0 = cores of this process's affinity mask / local ranks that share it, at least 1 */
     int64_t memory_limit_bytes; /* 0 = none; the allocator then fails above it (tests of out of memory) */
 };
 
 err_t device_open(struct device **out, const struct device_options *options, struct error *e) MUST_CHECK;
 void device_close(struct device *d); /* every block must have been freed: else BUG names the first one left */
 
-/* Blocks. `label` names the owner in reports ("layers.3 stash"); it is borrowed and must outlive the block. Contents are undefined.
- * ERR_MEMORY's message is the table of who holds what. bytes = 0 gives NULL. */
-err_t device_alloc(struct device *d, size_t bytes, enum memory_kind kind, const char *label, void **out, struct error *e) MUST_CHECK;
-/* The same, full of zeros. Memory that the device has just given, and gives as zeros, is not touched: pages come when they are used. */
-err_t device_alloc_zeros(struct device *d, size_t bytes, enum memory_kind kind, const char *label, void **out, struct error *e) MUST_CHECK;
+/* Blocks. `label` names the owner in reports ("layers.3 stash"); it is borrowed and must outlive the block. Contents
+ * are undefined. ERR_MEMORY's message is the table of who holds what. bytes = 0 gives NULL. */
+err_t device_alloc(struct device *d, size_t bytes, enum memory_kind kind, const char *label, void **out,
+                   struct error *e) MUST_CHECK;
+/* The same, full of zeros. Memory that the device has just given, and gives as zeros, is not touched: pages come when
+ * they are used. */
+err_t device_alloc_zeros(struct device *d, size_t bytes, enum memory_kind kind, const char *label, void **out,
+                         struct error *e) MUST_CHECK;
 void device_free(struct device *d, void *p); /* NULL is fine */
 
-err_t device_copy(struct device *d, void *to, const void *from, size_t bytes, struct stream *s, struct error *e) MUST_CHECK;
+err_t device_copy(struct device *d, void *to, const void *from, size_t bytes, struct stream *s,
+                  struct error *e) MUST_CHECK;
 err_t device_zero(struct device *d, void *p, size_t bytes, struct stream *s, struct error *e) MUST_CHECK;
 
 void device_memory_stats(const struct device *d, struct memory_stats *out);

@@ -23,7 +23,8 @@ static err_t dry_segment_alloc(struct device *d, size_t bytes, void **out, struc
     struct dry_device *dry = (struct dry_device *)d;
 
     *out = NULL;
-    if (bytes > end_address - dry->next) return FAIL(e, ERR_MEMORY, "%zu bytes are more than there are addresses", bytes);
+    if (bytes > end_address - dry->next)
+        return FAIL(e, ERR_MEMORY, "%zu bytes are more than there are addresses", bytes);
     *out = (void *)dry->next;
     dry->next += bytes;
     return ERR_NONE;

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Streams and events where all work is done when a call returns; see immediate.h. They are objects, so that one never destroyed is found. */
+/* Streams and events where all work is done when a call returns; see immediate.h. They are objects, so that one never
+ * destroyed is found. */
 #include "device/immediate.h"
 
 #include "base/mem.h"

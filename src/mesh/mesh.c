@@ -44,7 +44,8 @@ void mesh_describe(const struct mesh_shape *s, struct str *out)
     if (!between[0]) str_add(out, "1 rank");
 }
 
-/* The group of ranks that agree with this one on every axis outside `varies` (a mask), in the order of their world ranks. */
+/* The group of ranks that agree with this one on every axis outside `varies` (a mask), in the order of their world
+ * ranks. */
 static err_t open_group(struct mesh *m, unsigned varies, struct comm **out, struct error *e)
 {
     int *ranks = mem_zalloc((size_t)m->world->size, sizeof *ranks), n = 0, coordinate[AXIS_COUNT];
@@ -72,7 +73,8 @@ err_t mesh_open(struct mesh *m, const struct mesh_shape *shape, struct comm *wor
     *m = (struct mesh){.shape = *shape, .world = world};
     if (mesh_size(shape) != world->size) {
         mesh_describe(shape, &text);
-        rc = FAIL(e, ERR_CONFIG, "the mesh (%s) has %d ranks, but the job has %d: change NGPU or the parallelism degrees",
+        rc = FAIL(e, ERR_CONFIG,
+                  "the mesh (%s) has %d ranks, but the job has %d: change NGPU or the parallelism degrees",
                   str_text(&text), mesh_size(shape), world->size);
         str_release(&text);
         return rc;

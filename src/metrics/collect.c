@@ -86,8 +86,7 @@ err_t metrics_open(struct metrics **out, const struct metrics_spec *spec, struct
 
     *out = NULL;
     if (spec->log_freq <= 0)
-        return FAIL(e, ERR_CONFIG, "metrics.log_freq must be greater than 0. (it is %lld)",
-                    (long long)spec->log_freq);
+        return FAIL(e, ERR_CONFIG, "metrics.log_freq must be greater than 0. (it is %lld)", (long long)spec->log_freq);
     m = mem_zalloc(1, sizeof *m);
     if (!m) return FAIL(e, ERR_MEMORY, "out of memory for the metrics of a run");
     m->spec = *spec;
@@ -107,17 +106,13 @@ err_t metrics_open(struct metrics **out, const struct metrics_spec *spec, struct
     return ERR_NONE;
 }
 
-void metrics_close(struct metrics *m)
-{
-    mem_free(m);
-}
+void metrics_close(struct metrics *m) { mem_free(m); }
 
 /* ---- booking time ---- */
 
 static bool is_training_phase(int phase)
 {
-    return phase != TRACE_SETUP && phase != TRACE_CHECKPOINT && phase != TRACE_VALIDATION &&
-           phase != TRACE_PROFILE;
+    return phase != TRACE_SETUP && phase != TRACE_CHECKPOINT && phase != TRACE_VALIDATION && phase != TRACE_PROFILE;
 }
 
 static void settle(struct metrics *m)
@@ -186,20 +181,13 @@ bool metrics_is_due(const struct metrics *m, int64_t step)
     return step == 1 || step <= m->spec.dense_steps || step % m->spec.log_freq == 0;
 }
 
-int64_t metrics_tokens_seen(const struct metrics *m)
-{
-    return m->n_tokens_seen;
-}
+int64_t metrics_tokens_seen(const struct metrics *m) { return m->n_tokens_seen; }
 
-int64_t metrics_skipped_updates(const struct metrics *m)
-{
-    return m->n_skipped;
-}
+int64_t metrics_skipped_updates(const struct metrics *m) { return m->n_skipped; }
 
 /* ---- rows ---- */
 
-static void start_row(const struct metrics *m, struct metric_row *row, enum metric_row_kind kind,
-                      int64_t step)
+static void start_row(const struct metrics *m, struct metric_row *row, enum metric_row_kind kind, int64_t step)
 {
     *row = (struct metric_row){.run = m->spec.run,
                                .segment = m->spec.segment,
@@ -244,8 +232,7 @@ static void set_times(struct metrics *m, struct metric_row *row)
     metric_row_set(row, METRIC_TIME_OTHER, fmax(other_ns, 0) / 1e9 / steps);
     metric_row_set(row, METRIC_TIME_CHECKPOINT, (double)w->excluded_ns[TRACE_CHECKPOINT] / 1e9);
     metric_row_set(row, METRIC_TIME_VALIDATION, (double)w->excluded_ns[TRACE_VALIDATION] / 1e9);
-    if (w->excluded_ns[TRACE_SETUP])
-        metric_row_set(row, METRIC_TIME_SETUP, (double)w->excluded_ns[TRACE_SETUP] / 1e9);
+    if (w->excluded_ns[TRACE_SETUP]) metric_row_set(row, METRIC_TIME_SETUP, (double)w->excluded_ns[TRACE_SETUP] / 1e9);
     if (w->excluded_ns[TRACE_PROFILE])
         metric_row_set(row, METRIC_TIME_PROFILE, (double)w->excluded_ns[TRACE_PROFILE] / 1e9);
 }
@@ -293,9 +280,8 @@ static void derive(const struct metrics *m, struct metric_row *row, int world_si
 static void overlay(struct metric_row *own, const struct metric_row *world)
 {
     for (int i = 0; i < METRIC_COUNT; i++) {
-        bool is_shared = metric_table[i].reducer == METRIC_DERIVED ||
-                         metric_table[i].reducer == METRIC_LAST || i == METRIC_LOSS_MAX ||
-                         !metric_row_has(own, i);
+        bool is_shared = metric_table[i].reducer == METRIC_DERIVED || metric_table[i].reducer == METRIC_LAST ||
+                         i == METRIC_LOSS_MAX || !metric_row_has(own, i);
 
         if (is_shared && metric_row_has(world, i)) metric_row_set(own, i, world->value[i]);
     }
@@ -337,8 +323,7 @@ err_t metrics_collect_validation(struct metrics *m, int64_t step, const struct v
                                  struct metric_row *row, struct metric_row *own, struct error *e)
 {
     static const enum metric_id memory_ids[4] = {METRIC_VALIDATION_ACTIVE, METRIC_VALIDATION_ACTIVE_PERCENT,
-                                                 METRIC_VALIDATION_RESERVED,
-                                                 METRIC_VALIDATION_RESERVED_PERCENT};
+                                                 METRIC_VALIDATION_RESERVED, METRIC_VALIDATION_RESERVED_PERCENT};
     struct reduction r = {.loss_sum = facts->loss_sum, .n_valid = (double)facts->n_valid};
     struct metric_row mine;
     int64_t before_ns = m->window.excluded_ns[TRACE_VALIDATION];
@@ -354,8 +339,7 @@ err_t metrics_collect_validation(struct metrics *m, int64_t step, const struct v
     if (rc) return rc;
 
     if (r.n_valid > 0) metric_row_set(row, METRIC_VALIDATION_LOSS, r.loss_sum / r.n_valid);
-    if (r.seconds > 0)
-        metric_row_set(row, METRIC_VALIDATION_TPS, (double)facts->n_tokens / r.seconds / r.world_size);
+    if (r.seconds > 0) metric_row_set(row, METRIC_VALIDATION_TPS, (double)facts->n_tokens / r.seconds / r.world_size);
     if (own) {
         *own = mine;
         overlay(own, row);

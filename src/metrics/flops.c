@@ -36,11 +36,10 @@ void flops_describe(struct str *out, const struct flops_facts *f)
     else
         str_addf(out, "6 * (%lld parameters - %lld of the embedding)", (long long)f->n_parameters,
                  (long long)f->n_embedding_parameters);
-    str_addf(
-        out,
-        " + 6 * %d layers * %d heads * (%d + %d) * %lld positions (PaLM's formula: tflops and mfu count every"
-        " token as attending to the whole context); with causal attention counted exactly: %.4e, %.1f%% less",
-        f->n_layers, f->n_heads, f->d_qk, f->d_v, (long long)f->seq_len, causal, 100 * (1 - causal / palm));
+    str_addf(out,
+             " + 6 * %d layers * %d heads * (%d + %d) * %lld positions (PaLM's formula: tflops and mfu count every"
+             " token as attending to the whole context); with causal attention counted exactly: %.4e, %.1f%% less",
+             f->n_layers, f->n_heads, f->d_qk, f->d_v, (long long)f->seq_len, causal, 100 * (1 - causal / palm));
 }
 
 /* Dense bfloat16 peaks from the vendors' data sheets, TFLOP/s. Names are exact, as cudaGetDeviceProperties
@@ -74,8 +73,8 @@ double flops_peak(const char *device_name, enum dtype compute)
     return 0;
 }
 
-double flops_choose_peak(struct str *line, double override_tflops, double device_peak,
-                         const char *device_name, enum dtype compute)
+double flops_choose_peak(struct str *line, double override_tflops, double device_peak, const char *device_name,
+                         enum dtype compute)
 {
     double peak;
 
@@ -85,10 +84,9 @@ double flops_choose_peak(struct str *line, double override_tflops, double device
     }
     peak = device_peak > 0 ? device_peak : flops_peak(device_name, compute);
     if (peak > 0)
-        str_addf(line, "Peak FLOPS used for mfu: %.3e (%s, %s, dense)", peak, device_name,
-                 dtype_name(compute));
+        str_addf(line, "Peak FLOPS used for mfu: %.3e (%s, %s, dense)", peak, device_name, dtype_name(compute));
     else
-        str_addf(line, "Peak FLOPS of %s in %s are not known: mfu is N/A; metrics.peak_tflops sets them",
-                 device_name, dtype_name(compute));
+        str_addf(line, "Peak FLOPS of %s in %s are not known: mfu is N/A; metrics.peak_tflops sets them", device_name,
+                 dtype_name(compute));
     return peak;
 }

@@ -19,7 +19,7 @@
 struct flops_facts {
     int64_t n_parameters;           /* all, a tied matrix once */
     int64_t n_embedding_parameters; /* of the token embedding */
-    bool is_tied; /* the embedding is the head too: it does arithmetic and is not subtracted */
+    bool is_tied;                   /* the embedding is the head too: it does arithmetic and is not subtracted */
     int n_layers, n_heads;
     int d_qk, d_v;   /* per head */
     int64_t seq_len; /* configured context, also when packed documents are shorter */
@@ -37,7 +37,7 @@ double flops_peak(const char *device_name, enum dtype compute);
 /* The peak mfu uses and the line that says where it comes from: override_tflops (metrics.peak_tflops) > 0
  * wins, then what the device itself knows (device_properties.peak_flops), then the table; else 0 and a line
  * that says how to set it. */
-double flops_choose_peak(struct str *line, double override_tflops, double device_peak,
-                         const char *device_name, enum dtype compute);
+double flops_choose_peak(struct str *line, double override_tflops, double device_peak, const char *device_name,
+                         enum dtype compute);
 
 #endif

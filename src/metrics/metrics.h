@@ -64,10 +64,7 @@ struct metric_row {
     uint64_t present; /* bit i: value[i] is set; an absent value is "n/a", never a sentinel */
 };
 
-static inline bool metric_row_has(const struct metric_row *row, enum metric_id id)
-{
-    return row->present >> id & 1;
-}
+static inline bool metric_row_has(const struct metric_row *row, enum metric_id id) { return row->present >> id & 1; }
 
 static inline void metric_row_set(struct metric_row *row, enum metric_id id, double value)
 {
@@ -136,8 +133,7 @@ void metrics_exclude_end(struct metrics *m);
 /* Collective over the world. Closes the window, reduces it, begins the next; resets the device's peaks. *row
  * is the same on every rank. own (may be NULL): the same row with this rank's own memory and times
  * (metrics.save_for_all_ranks). There must have been a metrics_step since the last row. */
-err_t metrics_collect(struct metrics *m, struct metric_row *row, struct metric_row *own,
-                      struct error *e) MUST_CHECK;
+err_t metrics_collect(struct metrics *m, struct metric_row *row, struct metric_row *own, struct error *e) MUST_CHECK;
 
 struct validation_facts {
     double loss_sum; /* of this rank's valid tokens */

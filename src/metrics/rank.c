@@ -70,8 +70,8 @@ void metrics_rank_warning(struct str *out, const char *log_rank, int rank, int n
     struct str list = {0};
 
     str_addf(&list, "%s,%d", shown, rank);
-    str_addf(out, "the step lines come from rank %d, which LOG_RANK=%s does not show; to see them: LOG_RANK=",
-             rank, shown);
+    str_addf(out, "the step lines come from rank %d, which LOG_RANK=%s does not show; to see them: LOG_RANK=", rank,
+             shown);
     if (metrics_rank_is_shown(str_text(&list), rank))
         str_add(out, str_text(&list));
     else /* LOG_RANK is no list of ranks */

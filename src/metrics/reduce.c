@@ -22,13 +22,10 @@ double reduce_key(double value, double unit, int rank)
     return units * KEY_RANKS + (KEY_RANKS - 1 - rank % KEY_RANKS);
 }
 
-int reduce_key_rank(double key)
-{
-    return KEY_RANKS - 1 - (int)((int64_t)key % KEY_RANKS);
-}
+int reduce_key_rank(double key) { return KEY_RANKS - 1 - (int)((int64_t)key % KEY_RANKS); }
 
-static void pack(double sum[N_SUM], double max[N_MAX], const struct metric_row *own,
-                 const struct reduction *r, int rank)
+static void pack(double sum[N_SUM], double max[N_MAX], const struct metric_row *own, const struct reduction *r,
+                 int rank)
 {
     for (int i = 0; i < N_SUM; i++) sum[i] = 0;
     for (int i = 0; i < N_MAX; i++) max[i] = -INFINITY;
@@ -50,8 +47,7 @@ static void pack(double sum[N_SUM], double max[N_MAX], const struct metric_row *
     max[MAX_MINUS_WORK] = -r->work_s;
 }
 
-static void unpack(const double sum[N_SUM], const double max[N_MAX], struct metric_row *out,
-                   struct reduction *r)
+static void unpack(const double sum[N_SUM], const double max[N_MAX], struct metric_row *out, struct reduction *r)
 {
     for (int i = 0; i < METRIC_COUNT; i++) {
         enum metric_reducer reducer = metric_table[i].reducer;

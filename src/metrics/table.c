@@ -14,7 +14,7 @@
 #define INTEGER METRIC_INTEGER
 
 const struct metric_info metric_table[METRIC_COUNT] = {
-#define METRIC(id, tag, unit, reducer, sensitivity, number, format, help)                                    \
+#define METRIC(id, tag, unit, reducer, sensitivity, number, format, help)                                              \
     [id] = {tag, unit, reducer, sensitivity, number, format, help},
 #include "metrics/metrics.def"
 #undef METRIC

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Llama 3. Initial values follow torchtitan: embeddings N(0, 1); wq, wk, wv, w1 with deviation 0.02; wo, w2, w3 with 0.02 / sqrt(2 (i + 1)) in
- * layer i (Depth-scaled, Zhang et al. 2019); output with dim^-1/2 cut at 3 deviations; the others cut at +-2 absolute; a tied
- * matrix starts as an output projection.
+ * Llama 3. Initial values follow torchtitan: embeddings N(0, 1); wq, wk, wv, w1 with deviation 0.02; wo, w2, w3 with
+ * 0.02 / sqrt(2 (i + 1)) in layer i (Depth-scaled, Zhang et al. 2019); output with dim^-1/2 cut at 3 deviations; the
+ * others cut at +-2 absolute; a tied matrix starts as an output projection.
  */
 #include "models/llama.h"
 
@@ -37,8 +37,13 @@ static struct block_spec block_spec_of(const struct model_spec *s, int64_t layer
     double std_out = INIT_STD / sqrt(2.0 * (double)(layer + 1));
 
     return (struct block_spec){
-        .attention = {.width = s->dim, .heads = s->n_heads, .kv_heads = s->n_kv_heads, .head_dim = s->head_dim, .std = INIT_STD,
-                      .std_out = std_out, .cut = INIT_CUT},
+        .attention = {.width = s->dim,
+                      .heads = s->n_heads,
+                      .kv_heads = s->n_kv_heads,
+                      .head_dim = s->head_dim,
+                      .std = INIT_STD,
+                      .std_out = std_out,
+                      .cut = INIT_CUT},
         .mlp = {.width = s->dim, .hidden = s->ffn_dim, .std = INIT_STD, .std_out = std_out, .cut = INIT_CUT},
         .norm_eps = s->norm_eps,
     };
@@ -54,7 +59,10 @@ err_t llama_build(struct model *m, struct error *e)
     struct embedding *embedding = arena_alloc(&m->arena, sizeof *embedding);
     struct block *blocks = arena_array(&m->arena, (size_t)n_blocks, sizeof *blocks);
     struct head *head = arena_alloc(&m->arena, sizeof *head);
-    struct head_spec head_spec = {.width = s->dim, .vocabulary = s->vocab_size, .norm_eps = s->norm_eps, .std = output_std,
+    struct head_spec head_spec = {.width = s->dim,
+                                  .vocabulary = s->vocab_size,
+                                  .norm_eps = s->norm_eps,
+                                  .std = output_std,
                                   .cut = 3.0 * output_std};
     char name[32];
     int first;

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* The Llama 3 family: token embedding, pre-norm blocks with grouped-query attention and SwiGLU, final norm and output projection. */
+/* The Llama 3 family: token embedding, pre-norm blocks with grouped-query attention and SwiGLU, final norm and output
+ * projection. */
 #ifndef MODELS_LLAMA_H
 #define MODELS_LLAMA_H
 

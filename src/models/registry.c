@@ -8,15 +8,20 @@
 
 /* Llama 3's feed-forward width: 2/3 of 4*dim, times a factor, rounded up (values as published for each size). */
 static const struct model_spec flavors[] = {
-#define LLAMA3 .family = "llama3", .norm_eps = 1e-5, .rope_theta = 500000, .max_seq_len = 131072, .rope_scaling = {8, 1, 4, 8192}
-    {LLAMA3, .flavor = "debugmodel", .dim = 256, .n_layers = 6, .n_heads = 16, .n_kv_heads = 16, .ffn_dim = 768, .vocab_size = 2048},
-    {LLAMA3, .flavor = "1B", .dim = 2048, .n_layers = 16, .n_heads = 32, .n_kv_heads = 8, .ffn_dim = 8192, .vocab_size = 128256,
-     .is_tied = true},
-    {LLAMA3, .flavor = "3B", .dim = 3072, .n_layers = 28, .n_heads = 24, .n_kv_heads = 8, .ffn_dim = 8192, .vocab_size = 128256,
-     .is_tied = true},
-    {LLAMA3, .flavor = "8B", .dim = 4096, .n_layers = 32, .n_heads = 32, .n_kv_heads = 8, .ffn_dim = 14336, .vocab_size = 128256},
-    {LLAMA3, .flavor = "70B", .dim = 8192, .n_layers = 80, .n_heads = 64, .n_kv_heads = 8, .ffn_dim = 28672, .vocab_size = 128256},
-    {LLAMA3, .flavor = "405B", .dim = 16384, .n_layers = 126, .n_heads = 128, .n_kv_heads = 8, .ffn_dim = 53248, .vocab_size = 128256},
+#define LLAMA3                                                                                                         \
+    .family = "llama3", .norm_eps = 1e-5, .rope_theta = 500000, .max_seq_len = 131072, .rope_scaling = {8, 1, 4, 8192}
+    {LLAMA3, .flavor = "debugmodel", .dim = 256, .n_layers = 6, .n_heads = 16, .n_kv_heads = 16, .ffn_dim = 768,
+     .vocab_size = 2048},
+    {LLAMA3, .flavor = "1B", .dim = 2048, .n_layers = 16, .n_heads = 32, .n_kv_heads = 8, .ffn_dim = 8192,
+     .vocab_size = 128256, .is_tied = true},
+    {LLAMA3, .flavor = "3B", .dim = 3072, .n_layers = 28, .n_heads = 24, .n_kv_heads = 8, .ffn_dim = 8192,
+     .vocab_size = 128256, .is_tied = true},
+    {LLAMA3, .flavor = "8B", .dim = 4096, .n_layers = 32, .n_heads = 32, .n_kv_heads = 8, .ffn_dim = 14336,
+     .vocab_size = 128256},
+    {LLAMA3, .flavor = "70B", .dim = 8192, .n_layers = 80, .n_heads = 64, .n_kv_heads = 8, .ffn_dim = 28672,
+     .vocab_size = 128256},
+    {LLAMA3, .flavor = "405B", .dim = 16384, .n_layers = 126, .n_heads = 128, .n_kv_heads = 8, .ffn_dim = 53248,
+     .vocab_size = 128256},
 #undef LLAMA3
 };
 enum { N_FLAVORS = (int)(sizeof flavors / sizeof *flavors) };
@@ -37,8 +42,8 @@ static const struct model_spec *find(const char *family, const char *flavor, str
     if (!n)
         config_problem(p, "model.name=%s: this build has the family llama3", family);
     else
-        config_problem(p, "model.flavor=%s: %s has %s%s%s%s", flavor, family, str_text(&list), nearest ? "; did you mean " : "",
-                       nearest ? nearest : "", nearest ? "?" : "");
+        config_problem(p, "model.flavor=%s: %s has %s%s%s%s", flavor, family, str_text(&list),
+                       nearest ? "; did you mean " : "", nearest ? nearest : "", nearest ? "?" : "");
     str_release(&list);
     return NULL;
 }
@@ -46,19 +51,20 @@ static const struct model_spec *find(const char *family, const char *flavor, str
 static void check_sizes(const struct model_spec *s, const struct config *cfg, struct config_problems *p)
 {
     if (s->dim % s->n_heads != 0)
-        config_problem(p, "model.dim=%lld must be a multiple of model.n_heads=%lld", (long long)s->dim, (long long)s->n_heads);
+        config_problem(p, "model.dim=%lld must be a multiple of model.n_heads=%lld", (long long)s->dim,
+                       (long long)s->n_heads);
     else if (s->head_dim % 2 != 0)
-        config_problem(p, "model.dim=%lld / model.n_heads=%lld = %lld must be even, for rotary positions", (long long)s->dim,
-                       (long long)s->n_heads, (long long)s->head_dim);
+        config_problem(p, "model.dim=%lld / model.n_heads=%lld = %lld must be even, for rotary positions",
+                       (long long)s->dim, (long long)s->n_heads, (long long)s->head_dim);
     if (s->n_heads % s->n_kv_heads != 0)
         config_problem(p, "model.n_heads=%lld must be a multiple of model.n_kv_heads=%lld", (long long)s->n_heads,
                        (long long)s->n_kv_heads);
     if (cfg->training.seq_len > s->max_seq_len)
-        config_problem(p, "training.seq_len=%lld is longer than the context of %s %s, %lld", (long long)cfg->training.seq_len, s->family,
-                       s->flavor, (long long)s->max_seq_len);
+        config_problem(p, "training.seq_len=%lld is longer than the context of %s %s, %lld",
+                       (long long)cfg->training.seq_len, s->family, s->flavor, (long long)s->max_seq_len);
     if (cfg->validation.enable && cfg->validation.seq_len > s->max_seq_len)
-        config_problem(p, "validation.seq_len=%lld is longer than the context of %s %s, %lld", (long long)cfg->validation.seq_len, s->family,
-                       s->flavor, (long long)s->max_seq_len);
+        config_problem(p, "validation.seq_len=%lld is longer than the context of %s %s, %lld",
+                       (long long)cfg->validation.seq_len, s->family, s->flavor, (long long)s->max_seq_len);
 }
 
 void model_spec_resolve(struct model_spec *spec, const struct config *cfg, struct config_problems *p)
@@ -67,7 +73,7 @@ void model_spec_resolve(struct model_spec *spec, const struct config *cfg, struc
 
     if (!flavor) return;
     *spec = *flavor;
-#define OVERRIDE(member, key)                                                                               \
+#define OVERRIDE(member, key)                                                                                          \
     if (cfg->model.key.is_set) spec->member = cfg->model.key.value
     OVERRIDE(dim, dim);
     OVERRIDE(n_layers, n_layers);
@@ -84,7 +90,8 @@ void model_spec_resolve(struct model_spec *spec, const struct config *cfg, struc
     check_sizes(spec, cfg, p);
 }
 
-err_t model_create(struct model **out, const struct model_spec *spec, struct device *d, enum dtype type, int64_t seq_len, struct error *e)
+err_t model_create(struct model **out, const struct model_spec *spec, struct device *d, enum dtype type,
+                   int64_t seq_len, struct error *e)
 {
     struct model *m = mem_zalloc(1, sizeof *m);
     err_t rc;

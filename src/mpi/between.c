@@ -26,8 +26,8 @@ enum {
     MAX_NAMED = 8 /* ranks in a message */
 };
 
-err_t between_init(struct between *b, struct mpi_job *job, int rank, int size, const int *world_ranks,
-                   int tag, struct error *e)
+err_t between_init(struct between *b, struct mpi_job *job, int rank, int size, const int *world_ranks, int tag,
+                   struct error *e)
 {
     size_t n = (size_t)size;
 
@@ -59,22 +59,20 @@ static err_t need_scratch(struct between *b, size_t bytes, struct error *e)
     mem_free(b->scratch);
     b->scratch = mem_aligned(64, bytes);
     b->scratch_bytes = b->scratch ? bytes : 0;
-    return b->scratch ? ERR_NONE
-                      : FAIL(e, ERR_MEMORY, "out of memory: %zu bytes to exchange with other hosts", bytes);
+    return b->scratch ? ERR_NONE : FAIL(e, ERR_MEMORY, "out of memory: %zu bytes to exchange with other hosts", bytes);
 }
 
 static err_t send_to(struct between *b, int q, const void *data, size_t bytes, struct error *e)
 {
-    int status = MPI_Isend(data, (int)bytes, MPI_BYTE, b->world_ranks[q], b->tag, MPI_COMM_WORLD,
-                           &b->requests[b->size + q]);
+    int status =
+        MPI_Isend(data, (int)bytes, MPI_BYTE, b->world_ranks[q], b->tag, MPI_COMM_WORLD, &b->requests[b->size + q]);
 
     return mpi_check(status, "MPI_Isend", e);
 }
 
 static err_t receive_from(struct between *b, int q, void *data, size_t bytes, struct error *e)
 {
-    int status =
-        MPI_Irecv(data, (int)bytes, MPI_BYTE, b->world_ranks[q], b->tag, MPI_COMM_WORLD, &b->requests[q]);
+    int status = MPI_Irecv(data, (int)bytes, MPI_BYTE, b->world_ranks[q], b->tag, MPI_COMM_WORLD, &b->requests[q]);
 
     return mpi_check(status, "MPI_Irecv", e);
 }
@@ -95,10 +93,8 @@ static void fail_timeout(struct between *b, double seconds)
         str_addf(&text, "%s%d", missing > 1 ? ", " : ": nothing came from or went to rank ", b->world_ranks[q]);
     }
     if (missing > MAX_NAMED) str_addf(&text, " and %d more", missing - MAX_NAMED);
-    str_addf(
-        &text,
-        " within %.3g s; it did not arrive, or its host cannot be reached (this is call #%llu of rank %d)",
-        seconds, (unsigned long long)b->call.sequence, b->world_ranks[b->rank]);
+    str_addf(&text, " within %.3g s; it did not arrive, or its host cannot be reached (this is call #%llu of rank %d)",
+             seconds, (unsigned long long)b->call.sequence, b->world_ranks[b->rank]);
     shared_job_fail(&b->job->board->job, ERR_TIMEOUT, -1, str_text(&text));
     str_release(&text);
 }
@@ -115,8 +111,7 @@ static err_t wait_all(struct between *b, struct error *e)
     for (long round = 0;; round++) {
         int64_t now_ns, limit_ns;
 
-        if ((rc = mpi_check(MPI_Testall(2 * b->size, b->requests, &is_done, MPI_STATUSES_IGNORE),
-                            "MPI_Testall", e)))
+        if ((rc = mpi_check(MPI_Testall(2 * b->size, b->requests, &is_done, MPI_STATUSES_IGNORE), "MPI_Testall", e)))
             return rc;
         if (is_done) return ERR_NONE;
         if (round < EAGER_TESTS) continue;
@@ -162,13 +157,8 @@ static err_t meet(struct between *b, enum call_kind kind, const char *name, size
     err_t rc = shared_job_check(&b->job->board->job, e);
 
     if (rc) return rc;
-    b->call = (struct call){.kind = kind,
-                            .name = name,
-                            .count = count,
-                            .type = type,
-                            .op = op,
-                            .root = root,
-                            .sequence = sequence};
+    b->call = (struct call){
+        .kind = kind, .name = name, .count = count, .type = type, .op = op, .root = root, .sequence = sequence};
     call_pack(&b->call, mine);
     for (int q = 0; q < b->size && !rc; q++)
         if (q != b->rank) rc = receive_from(b, q, b->calls[q], sizeof b->calls[q], e);
@@ -183,10 +173,7 @@ static err_t meet(struct between *b, enum call_kind kind, const char *name, size
     return ERR_NONE;
 }
 
-static size_t least(size_t a, size_t b)
-{
-    return a < b ? a : b;
-}
+static size_t least(size_t a, size_t b) { return a < b ? a : b; }
 
 /* Whatever went wrong in a call, all ranks of the job end: they would wait for this one. */
 static err_t end_call(struct between *b, err_t rc, struct error *e)
@@ -217,8 +204,7 @@ static err_t all_gather(struct between *b, const char *send, char *recv, size_t 
             if (q != b->rank) rc = send_to(b, q, send + at, m, e);
         if (!rc) rc = wait_all(b, e);
     }
-    if (!rc && bytes && send != recv + (size_t)b->rank * bytes)
-        memcpy(recv + (size_t)b->rank * bytes, send, bytes);
+    if (!rc && bytes && send != recv + (size_t)b->rank * bytes) memcpy(recv + (size_t)b->rank * bytes, send, bytes);
     return rc;
 }
 
@@ -253,10 +239,7 @@ static size_t count_of(const struct parts *p, int q)
     return before >= p->total ? 0 : least(p->each, p->total - before);
 }
 
-static char *at(const struct parts *p, int q, size_t width)
-{
-    return p->first + (size_t)q * p->stride * width;
-}
+static char *at(const struct parts *p, int q, size_t width) { return p->first + (size_t)q * p->stride * width; }
 
 /* out = the reduction of every rank's part for this rank; out may be the own part. */
 static err_t exchange_and_reduce(struct between *b, const struct parts *p, void *out, enum dtype type,
@@ -282,8 +265,7 @@ static err_t share_parts(struct between *b, const struct parts *p, size_t width,
     err_t rc = ERR_NONE;
 
     for (int q = 0; q < b->size && !rc; q++)
-        if (q != b->rank && count_of(p, q))
-            rc = receive_from(b, q, at(p, q, width), count_of(p, q) * width, e);
+        if (q != b->rank && count_of(p, q)) rc = receive_from(b, q, at(p, q, width), count_of(p, q) * width, e);
     for (int q = 0; q < b->size && !rc; q++)
         if (q != b->rank && count_of(p, b->rank))
             rc = send_to(b, q, at(p, b->rank, width), count_of(p, b->rank) * width, e);
@@ -298,10 +280,8 @@ err_t between_reduce_scatter(struct between *b, const char *name, const void *se
 
     for (size_t start = 0; start < count && !rc; start += chunk) {
         size_t m = least(chunk, count - start);
-        struct parts p = {.first = (char *)(uintptr_t)send + start * width,
-                          .stride = count,
-                          .each = m,
-                          .total = m * (size_t)b->size};
+        struct parts p = {
+            .first = (char *)(uintptr_t)send + start * width, .stride = count, .each = m, .total = m * (size_t)b->size};
 
         rc = exchange_and_reduce(b, &p, (char *)recv + start * width, type, op, e);
     }
@@ -325,8 +305,7 @@ err_t between_all_reduce(struct between *b, const char *name, void *data, size_t
 }
 
 /* ---- broadcast ---- */
-err_t between_broadcast(struct between *b, const char *name, void *data, size_t bytes, int root,
-                        struct error *e)
+err_t between_broadcast(struct between *b, const char *name, void *data, size_t bytes, int root, struct error *e)
 {
     err_t rc = meet(b, CALL_BROADCAST, name, bytes, DTYPE_UINT8, 0, root, e);
 

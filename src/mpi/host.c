@@ -21,8 +21,7 @@ static err_t map(struct mapping *m, struct error *e)
     m->address = mmap(NULL, m->bytes, PROT_READ | PROT_WRITE, MAP_SHARED, m->fd, 0);
     if (m->address != MAP_FAILED) return ERR_NONE;
     m->address = NULL;
-    return FAIL(e, ERR_MEMORY, "cannot map %zu bytes of memory shared by ranks: %s", m->bytes,
-                strerror(errno));
+    return FAIL(e, ERR_MEMORY, "cannot map %zu bytes of memory shared by ranks: %s", m->bytes, strerror(errno));
 }
 
 err_t mapping_create(struct mapping *m, size_t bytes, struct error *e)
@@ -30,8 +29,7 @@ err_t mapping_create(struct mapping *m, size_t bytes, struct error *e)
     *m = (struct mapping){.bytes = bytes};
     m->fd = memfd_create("ctitan", MFD_CLOEXEC);
     if (m->fd < 0 || ftruncate(m->fd, (off_t)bytes))
-        return FAIL(e, ERR_MEMORY, "cannot make %zu bytes of memory shared by ranks: %s", bytes,
-                    strerror(errno));
+        return FAIL(e, ERR_MEMORY, "cannot make %zu bytes of memory shared by ranks: %s", bytes, strerror(errno));
     return map(m, e);
 }
 
@@ -70,10 +68,7 @@ void mapping_release(struct mapping *m)
     *m = (struct mapping){.fd = -1};
 }
 
-size_t host_board_bytes(int size)
-{
-    return sizeof(struct host_board) + (size_t)size * sizeof(struct host_rank);
-}
+size_t host_board_bytes(int size) { return sizeof(struct host_board) + (size_t)size * sizeof(struct host_rank); }
 
 err_t host_board_init(struct host_board *b, int size, struct error *e)
 {
@@ -86,8 +81,7 @@ err_t host_board_init(struct host_board *b, int size, struct error *e)
     pthread_mutexattr_setrobust(&attributes, PTHREAD_MUTEX_ROBUST);
     for (int i = 0; i < size && !status; i++) status = pthread_mutex_init(&b->ranks[i].alive, &attributes);
     pthread_mutexattr_destroy(&attributes);
-    return status ? FAIL(e, ERR_COMM, "cannot make locks for the %d ranks of this host: %s", size,
-                         strerror(status))
+    return status ? FAIL(e, ERR_COMM, "cannot make locks for the %d ranks of this host: %s", size, strerror(status))
                   : ERR_NONE;
 }
 

@@ -22,8 +22,7 @@ void mpi_job_post_notice(struct mpi_job *job)
     int status = MPI_Irecv(&job->incoming, (int)sizeof job->incoming, MPI_BYTE, MPI_ANY_SOURCE, TAG_NOTICE,
                            MPI_COMM_WORLD, &job->incoming_request);
 
-    if (status != MPI_SUCCESS)
-        job->incoming_request = MPI_REQUEST_NULL; /* failures elsewhere then show as time-outs */
+    if (status != MPI_SUCCESS) job->incoming_request = MPI_REQUEST_NULL; /* failures elsewhere then show as time-outs */
 }
 
 /* A notice is taken over as this host's own failure; the first one wins everywhere, so it need not be passed

@@ -60,8 +60,7 @@ size_t host_board_bytes(int size);
 err_t host_board_init(struct host_board *b, int size, struct error *e) MUST_CHECK; /* by one rank */
 err_t host_board_enter(struct host_board *b, int local_rank, int world_rank, struct error *e) MUST_CHECK;
 void host_board_leave(struct host_board *b, int local_rank);
-void host_board_find_dead(struct host_board *b,
-                          int local_rank); /* fails the job if a rank of this host has died */
+void host_board_find_dead(struct host_board *b, int local_rank); /* fails the job if a rank of this host has died */
 
 /* ---- job (job.c) ---- */
 enum { TAG_NOTICE = 1, TAG_FIRST_GROUP = 2 };
@@ -91,8 +90,7 @@ void mpi_job_poll(void *context);
 void mpi_job_post_notice(struct mpi_job *job);
 /* Tells other hosts why the job failed, once; returns at once. */
 void mpi_job_send_notices(struct mpi_job *job);
-err_t mpi_check(int status, const char *what,
-                struct error *e) MUST_CHECK; /* an MPI return value as an error */
+err_t mpi_check(int status, const char *what, struct error *e) MUST_CHECK; /* an MPI return value as an error */
 
 /* ---- groups whose ranks are on several hosts (between.c) ---- */
 struct between {
@@ -107,8 +105,8 @@ struct between {
     size_t scratch_bytes;
 };
 
-err_t between_init(struct between *b, struct mpi_job *job, int rank, int size, const int *world_ranks,
-                   int tag, struct error *e) MUST_CHECK;
+err_t between_init(struct between *b, struct mpi_job *job, int rank, int size, const int *world_ranks, int tag,
+                   struct error *e) MUST_CHECK;
 void between_release(struct between *b);
 
 /* The operations of comm.h. */

@@ -22,10 +22,7 @@ struct mpi_comm {
 
 static const struct comm_ops ops;
 
-static struct mpi_comm *mpi_of(struct comm *c)
-{
-    return (struct mpi_comm *)c;
-}
+static struct mpi_comm *mpi_of(struct comm *c) { return (struct mpi_comm *)c; }
 
 static void mpi_destroy(struct comm *c)
 {
@@ -49,10 +46,7 @@ static void fail_job(struct mpi_comm *m, const char *reason)
 
 /* Any thread: speaks no MPI. Ranks of this host see the board; other hosts are told by the next of their MPI
  * threads that sees it. */
-static void mpi_abort(struct comm *c, const char *reason)
-{
-    fail_job(mpi_of(c), reason);
-}
+static void mpi_abort(struct comm *c, const char *reason) { fail_job(mpi_of(c), reason); }
 
 /* A communicator that cannot talk yet: rank `rank` of the n whose world ranks are given. */
 static err_t create(struct mpi_job *job, const int *world_ranks, int n, int rank, struct mpi_comm **out,
@@ -78,8 +72,8 @@ static err_t create(struct mpi_job *job, const int *world_ranks, int n, int rank
     return ERR_NONE;
 }
 
-err_t mpi_comm_between(struct mpi_job *job, const int *world_ranks, int n, int rank, int tag,
-                       struct comm **out, struct error *e)
+err_t mpi_comm_between(struct mpi_job *job, const int *world_ranks, int n, int rank, int tag, struct comm **out,
+                       struct error *e)
 {
     struct mpi_comm *m;
     err_t rc = create(job, world_ranks, n, rank, &m, e);
@@ -121,8 +115,7 @@ static void split_memory_release(struct split_memory *s)
 
 static void init_shared(struct mpi_comm *m)
 {
-    shared_group_init(&m->shared, &m->job->board->job, m->mapping.address, m->base.rank, m->world_ranks,
-                      m->sources);
+    shared_group_init(&m->shared, &m->job->board->job, m->mapping.address, m->base.rank, m->world_ranks, m->sources);
     m->shared.poll = mpi_job_poll;
     m->shared.context = m->job;
     m->is_shared = true;
@@ -143,8 +136,7 @@ static err_t share_memory(struct comm *parent, struct mpi_comm *m, struct split_
         shared_region_init(m->mapping.address, s->n, SHARED_WINDOW_BYTES);
         own = mapping_name_of(&m->mapping);
     }
-    if ((rc = parent->ops->all_gather(parent, "split: memory", &own, s->names, 2, DTYPE_INT64, NULL, e)))
-        return rc;
+    if ((rc = parent->ops->all_gather(parent, "split: memory", &own, s->names, 2, DTYPE_INT64, NULL, e))) return rc;
     if (!is_shared) return ERR_NONE;
     if (!leads && (rc = mapping_open(&m->mapping, s->names[leader], bytes, e))) return rc;
     init_shared(m);
@@ -153,8 +145,8 @@ static err_t share_memory(struct comm *parent, struct mpi_comm *m, struct split_
     return rc;
 }
 
-static err_t split_with(struct comm *parent, struct split_choice own, struct split_memory *s,
-                        struct mpi_comm **out, struct error *e)
+static err_t split_with(struct comm *parent, struct split_choice own, struct split_memory *s, struct mpi_comm **out,
+                        struct error *e)
 {
     struct mpi_comm *p = mpi_of(parent);
     struct mpi_job *job = p->job;
@@ -164,8 +156,7 @@ static err_t split_with(struct comm *parent, struct split_choice own, struct spl
     err_t rc;
 
     if ((rc = parent->ops->all_gather(parent, "split", &own, s->choices, 2, DTYPE_INT64, NULL, e))) return rc;
-    if ((rc = parent->ops->all_gather(parent, "split: tag", &tag, s->tags, 1, DTYPE_INT64, NULL, e)))
-        return rc;
+    if ((rc = parent->ops->all_gather(parent, "split: tag", &tag, s->tags, 1, DTYPE_INT64, NULL, e))) return rc;
     for (int q = 0; q < parent->size; q++) tag = s->tags[q] > tag ? s->tags[q] : tag;
     job->next_tag = (int)tag + 1; /* no two groups with two ranks in common have one tag */
     s->n = split_members(s->choices, parent->size, own.colour, s->members);
@@ -178,8 +169,7 @@ static err_t split_with(struct comm *parent, struct split_choice own, struct spl
     }
     rc = create(job, world_ranks, s->n, s->rank, out, e);
     mem_free(world_ranks);
-    if (!rc && !is_shared)
-        rc = between_init(&(*out)->between, job, s->rank, s->n, (*out)->world_ranks, (int)tag, e);
+    if (!rc && !is_shared) rc = between_init(&(*out)->between, job, s->rank, s->n, (*out)->world_ranks, (int)tag, e);
     return rc ? rc : share_memory(parent, *out, s, is_shared, e);
 }
 
@@ -194,8 +184,7 @@ err_t mpi_comm_split(struct comm *c, int colour, int key, struct comm **out, str
     if (!rc) rc = split_with(c, own, &s, &m, e);
     split_memory_release(&s);
     if (rc) {
-        fail_job(mpi_of(c),
-                 e ? e->message : "cannot split a communicator"); /* the others wait in the new groups */
+        fail_job(mpi_of(c), e ? e->message : "cannot split a communicator"); /* the others wait in the new groups */
         mpi_job_send_notices(mpi_of(c)->job);
         if (m) mpi_destroy(&m->base);
         return rc;
@@ -216,8 +205,7 @@ static err_t mpi_barrier(struct comm *c, const char *name, struct error *e)
 {
     struct mpi_comm *m = mpi_of(c);
 
-    return end_call(m, m->is_shared ? shared_barrier(&m->shared, name, e)
-                                    : between_barrier(&m->between, name, e));
+    return end_call(m, m->is_shared ? shared_barrier(&m->shared, name, e) : between_barrier(&m->between, name, e));
 }
 
 static err_t mpi_all_gather(struct comm *c, const char *name, const void *send, void *recv, size_t count,
@@ -231,15 +219,13 @@ static err_t mpi_all_gather(struct comm *c, const char *name, const void *send, 
 }
 
 static err_t mpi_reduce_scatter(struct comm *c, const char *name, const void *send, void *recv, size_t count,
-                                enum dtype type, enum comm_operator op, struct stream *stream,
-                                struct error *e)
+                                enum dtype type, enum comm_operator op, struct stream *stream, struct error *e)
 {
     struct mpi_comm *m = mpi_of(c);
 
     (void)stream;
-    return end_call(m, m->is_shared
-                           ? shared_reduce_scatter(&m->shared, name, send, recv, count, type, op, e)
-                           : between_reduce_scatter(&m->between, name, send, recv, count, type, op, e));
+    return end_call(m, m->is_shared ? shared_reduce_scatter(&m->shared, name, send, recv, count, type, op, e)
+                                    : between_reduce_scatter(&m->between, name, send, recv, count, type, op, e));
 }
 
 static err_t mpi_all_reduce(struct comm *c, const char *name, void *data, size_t count, enum dtype type,
@@ -252,8 +238,8 @@ static err_t mpi_all_reduce(struct comm *c, const char *name, void *data, size_t
                                     : between_all_reduce(&m->between, name, data, count, type, op, e));
 }
 
-static err_t mpi_broadcast(struct comm *c, const char *name, void *data, size_t bytes, int root,
-                           struct stream *stream, struct error *e)
+static err_t mpi_broadcast(struct comm *c, const char *name, void *data, size_t bytes, int root, struct stream *stream,
+                           struct error *e)
 {
     struct mpi_comm *m = mpi_of(c);
 
@@ -267,10 +253,7 @@ static void mpi_set_timeout(struct comm *c, double seconds)
     shared_job_set_timeout(&mpi_of(c)->job->board->job, seconds);
 }
 
-struct mpi_job *mpi_comm_job(struct comm *c)
-{
-    return mpi_of(c)->job;
-}
+struct mpi_job *mpi_comm_job(struct comm *c) { return mpi_of(c)->job; }
 
 static const struct comm_ops ops = {
     .name = "mpi",

@@ -32,8 +32,7 @@ static void set_defaults(bool is_one_host)
         setenv("OMPI_MCA_pml", "ob1", 0);
         setenv("OMPI_MCA_btl", "self,vader", 0);
     }
-    setenv("OMPI_MCA_btl_vader_single_copy_mechanism", "none",
-           0); /* often denied in containers, with a warning */
+    setenv("OMPI_MCA_btl_vader_single_copy_mechanism", "none", 0); /* often denied in containers, with a warning */
     setenv("OMPI_MCA_btl_base_warn_component_unused", "0", 0);
     setenv("OMPI_MCA_mpi_warn_on_fork", "0", 0);
     setenv("OMPI_MCA_coll", "basic,libnbc,self", 0); /* of MPI's collectives only the start uses any */
@@ -60,11 +59,10 @@ static err_t start_mpi(const struct comm_launch *launch, struct mpi_job *job, st
     if (provided < MPI_THREAD_SERIALIZED)
         return FAIL(e, ERR_COMM, "this MPI library lacks MPI_THREAD_SERIALIZED, which ctitan needs");
     if (launch->size > 0 && job->world_size != launch->size)
-        return FAIL(
-            e, ERR_COMM,
-            "%s started %d ranks, but MPI sees %d; is it the launcher of another MPI library than the one "
-            "ctitan was built with?",
-            launch->launcher, launch->size, job->world_size);
+        return FAIL(e, ERR_COMM,
+                    "%s started %d ranks, but MPI sees %d; is it the launcher of another MPI library than the one "
+                    "ctitan was built with?",
+                    launch->launcher, launch->size, job->world_size);
     return ERR_NONE;
 }
 
@@ -87,17 +85,15 @@ static err_t find_host(const struct mpi_job *job, int *leader, int *host_size, s
     MPI_Comm host;
     err_t rc;
 
-    rc = mpi_check(
-        MPI_Comm_split_type(MPI_COMM_WORLD, MPI_COMM_TYPE_SHARED, job->world_rank, MPI_INFO_NULL, &host),
-        "MPI_Comm_split_type", e);
+    rc = mpi_check(MPI_Comm_split_type(MPI_COMM_WORLD, MPI_COMM_TYPE_SHARED, job->world_rank, MPI_INFO_NULL, &host),
+                   "MPI_Comm_split_type", e);
     if (rc) return rc;
     MPI_Comm_size(host, &size);
     MPI_Comm_rank(host, &rank);
     if (hook && *hook && !parse_hosts(hook, size, &hosts)) {
         MPI_Comm_free(&host);
-        return FAIL(e, ERR_USAGE,
-                    "CTITAN_MPI_HOSTS=%s: want a number of hosts from 1 to the %d ranks of this host", hook,
-                    size);
+        return FAIL(e, ERR_USAGE, "CTITAN_MPI_HOSTS=%s: want a number of hosts from 1 to the %d ranks of this host",
+                    hook, size);
     }
     block = rank * hosts / size; /* a block holds the ranks for which this is the same; it begins at: */
     first = (block * size + hosts - 1) / hosts;
@@ -126,8 +122,7 @@ static err_t number_hosts(struct mpi_job *job, const int64_t *leaders, int leade
     }
     job->host_index = job->host_of[job->world_rank];
     job->outgoing_requests = mem_zalloc((size_t)job->n_hosts, sizeof *job->outgoing_requests);
-    return job->outgoing_requests ? ERR_NONE
-                                  : FAIL(e, ERR_MEMORY, "out of memory for a job of %d hosts", job->n_hosts);
+    return job->outgoing_requests ? ERR_NONE : FAIL(e, ERR_MEMORY, "out of memory for a job of %d hosts", job->n_hosts);
 }
 
 /* The one collective of MPI itself that is used, to learn three numbers of every rank. */
@@ -168,8 +163,7 @@ static err_t open_board(struct mpi_job *job, const struct comm_options *options,
     for (size_t q = 0; q < n; q++) leaders[q] = all[3 * q];
     if ((rc = number_hosts(job, leaders, leader, e))) goto out;
     name = (struct mapping_name){.pid = all[3 * leader + 1], .fd = all[3 * leader + 2]};
-    if (!leads && (rc = mapping_open(&job->board_mapping, name, host_board_bytes(job->local_size), e)))
-        goto out;
+    if (!leads && (rc = mapping_open(&job->board_mapping, name, host_board_bytes(job->local_size), e))) goto out;
     job->board = job->board_mapping.address;
     shared_job_set_timeout(&job->board->job,
                            options->init_timeout_s > 0 ? options->init_timeout_s : COMM_INIT_TIMEOUT_S);
@@ -206,8 +200,8 @@ static err_t open_world(struct mpi_job *job, struct comm **world, struct error *
     return rc;
 }
 
-static err_t plugin_open(const struct comm_options *options, const struct comm_launch *launch,
-                         struct comm **world, struct error *e)
+static err_t plugin_open(const struct comm_options *options, const struct comm_launch *launch, struct comm **world,
+                         struct error *e)
 {
     struct mpi_job *job = mem_zalloc(1, sizeof *job);
     err_t rc;
@@ -224,8 +218,8 @@ static err_t plugin_open(const struct comm_options *options, const struct comm_l
     if (job->n_hosts > 1) mpi_job_post_notice(job);
     rc = open_world(job, world, e);
 out:
-    /* MPI stays as it is: the process will exit, and the launcher end the others. So does memory that the kernel, MPI and other ranks know
-     * of: this rank's lock on the board, and where notices arrive */
+    /* MPI stays as it is: the process will exit, and the launcher end the others. So does memory that the kernel, MPI
+     * and other ranks know of: this rank's lock on the board, and where notices arrive */
     if (rc && !job->board) job_destroy(job);
     return rc;
 }
@@ -260,5 +254,4 @@ static err_t plugin_close(struct comm *world, bool has_failed, struct error *e)
 }
 
 extern const struct comm_plugin ctitan_mpi_plugin;
-const struct comm_plugin ctitan_mpi_plugin = {
-    .version = CTITAN_VERSION, .open = plugin_open, .close = plugin_close};
+const struct comm_plugin ctitan_mpi_plugin = {.version = CTITAN_VERSION, .open = plugin_open, .close = plugin_close};

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* The self-attention module; see attention.h. The scores never exist: the kernel works by blocks and keeps log-sum-exps. */
+/* The self-attention module; see attention.h. The scores never exist: the kernel works by blocks and keeps
+ * log-sum-exps. */
 #include "nn/attention.h"
 
 #include <math.h>
@@ -28,8 +29,8 @@ static struct attention shapes(const struct self_attention *a, const struct exec
 
 static void rotate(const struct self_attention *a, struct exec *x, int64_t heads, bool inverse, void *data)
 {
-    x->k->rope(x->kernel, exec_tokens(x), heads, a->head_dim, heads * a->head_dim, a->rope->cos, a->rope->sin, x->batch.positions, inverse,
-               data);
+    x->k->rope(x->kernel, exec_tokens(x), heads, a->head_dim, heads * a->head_dim, a->rope->cos, a->rope->sin,
+               x->batch.positions, inverse, data);
 }
 
 static void self_attention_forward(const struct module *m, struct exec *x, void *frame, const void *in, void *out)
@@ -53,13 +54,15 @@ static void self_attention_forward(const struct module *m, struct exec *x, void 
     module_forward(&a->wo.module, x, &f->wo, f->out, out);
 }
 
-static void self_attention_backward_input(const struct module *m, struct exec *x, void *frame, const void *dout, void *din)
+static void self_attention_backward_input(const struct module *m, struct exec *x, void *frame, const void *dout,
+                                          void *din)
 {
     const struct self_attention *a = self(m);
     struct self_attention_frame *f = frame;
     struct attention shape = shapes(a, x);
     int64_t tokens = exec_tokens(x);
-    void *dq = exec_kept(x, tokens * shape.ld_q), *dk = exec_kept(x, tokens * shape.ld_k), *dv = exec_kept(x, tokens * shape.ld_v);
+    void *dq = exec_kept(x, tokens * shape.ld_q), *dk = exec_kept(x, tokens * shape.ld_k),
+         *dv = exec_kept(x, tokens * shape.ld_v);
     size_t mark = x->scratch.used;
     void *dheads = exec_scratch(x, tokens * shape.ld_out);
 
@@ -86,14 +89,17 @@ static void self_attention_backward_weight(const struct module *m, struct exec *
 
 void self_attention_set_input(struct self_attention_frame *f, const void *in) { f->wq.in = f->wk.in = f->wv.in = in; }
 
-void self_attention_init(struct self_attention *a, struct parameter_list *list, const char *name, const struct attention_spec *spec,
-                         const struct rope *rope)
+void self_attention_init(struct self_attention *a, struct parameter_list *list, const char *name,
+                         const struct attention_spec *spec, const struct rope *rope)
 {
     int64_t q_width = spec->heads * spec->head_dim, kv_width = spec->kv_heads * spec->head_dim;
     char path[PARAMETER_NAME_BYTES];
 
-    *a = (struct self_attention){.module = {&module_ops_self_attention}, .heads = spec->heads, .kv_heads = spec->kv_heads,
-                                 .head_dim = spec->head_dim, .rope = rope};
+    *a = (struct self_attention){.module = {&module_ops_self_attention},
+                                 .heads = spec->heads,
+                                 .kv_heads = spec->kv_heads,
+                                 .head_dim = spec->head_dim,
+                                 .rope = rope};
     snprintf(path, sizeof path, "%s.wq", name);
     linear_init(&a->wq, list, path, spec->width, q_width, spec->std, spec->cut);
     snprintf(path, sizeof path, "%s.wk", name);

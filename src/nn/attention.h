@@ -23,14 +23,14 @@ struct self_attention {
 
 struct self_attention_frame {
     struct linear_frame wq, wk, wv, wo;
-    void *q, *k, *v;  /* [tokens, heads*head_dim], [tokens, kv_heads*head_dim] twice; q and k after rope; stash */
-    void *out, *lse;  /* [tokens, heads*head_dim], [sequences, heads, length]; stash */
+    void *q, *k, *v; /* [tokens, heads*head_dim], [tokens, kv_heads*head_dim] twice; q and k after rope; stash */
+    void *out, *lse; /* [tokens, heads*head_dim], [sequences, heads, length]; stash */
 };
 
 extern const struct module_ops module_ops_self_attention;
 
-void self_attention_init(struct self_attention *a, struct parameter_list *list, const char *name, const struct attention_spec *spec,
-                         const struct rope *rope);
+void self_attention_init(struct self_attention *a, struct parameter_list *list, const char *name,
+                         const struct attention_spec *spec, const struct rope *rope);
 
 /* The owner recomputed the input: use this copy for the weight gradients. */
 void self_attention_set_input(struct self_attention_frame *f, const void *in);

@@ -60,7 +60,8 @@ static void block_backward_weight(const struct module *m, struct exec *x, void *
     module_backward_weight(&b->attention_norm.module, x, &f->attention_norm);
 }
 
-void block_init(struct block *b, struct parameter_list *list, const char *name, const struct block_spec *spec, const struct rope *rope)
+void block_init(struct block *b, struct parameter_list *list, const char *name, const struct block_spec *spec,
+                const struct rope *rope)
 {
     char path[PARAMETER_NAME_BYTES];
 

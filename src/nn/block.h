@@ -31,6 +31,7 @@ struct block_frame {
 
 extern const struct module_ops module_ops_block;
 
-void block_init(struct block *b, struct parameter_list *list, const char *name, const struct block_spec *spec, const struct rope *rope);
+void block_init(struct block *b, struct parameter_list *list, const char *name, const struct block_spec *spec,
+                const struct rope *rope);
 
 #endif

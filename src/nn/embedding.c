@@ -27,11 +27,12 @@ static void embedding_backward_weight(const struct module *m, struct exec *x, vo
     const struct embedding *w = self(m);
     struct embedding_frame *f = frame;
 
-    x->k->embedding_backward_weight(x->kernel, exec_tokens(x), w->width, w->vocabulary, f->tokens, f->dout, w->weight->gradient);
+    x->k->embedding_backward_weight(x->kernel, exec_tokens(x), w->width, w->vocabulary, f->tokens, f->dout,
+                                    w->weight->gradient);
 }
 
-void embedding_init(struct embedding *m, struct parameter_list *list, const char *name, int64_t vocabulary, int64_t width,
-                    double std, double cut)
+void embedding_init(struct embedding *m, struct parameter_list *list, const char *name, int64_t vocabulary,
+                    int64_t width, double std, double cut)
 {
     *m = (struct embedding){.module = {&module_ops_embedding}, .vocabulary = vocabulary, .width = width};
     m->weight = parameter_list_add(list, name, "weight", 2, vocabulary, width, INIT_NORMAL, std, cut);

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Token embedding: y[t] = W[tokens[t]], W [vocabulary, width]. Takes its tokens from the batch; `in` and `din` are NULL. */
+/* Token embedding: y[t] = W[tokens[t]], W [vocabulary, width]. Takes its tokens from the batch; `in` and `din` are
+ * NULL. */
 #ifndef NN_EMBEDDING_H
 #define NN_EMBEDDING_H
 
@@ -19,7 +20,7 @@ struct embedding_frame {
 extern const struct module_ops module_ops_embedding;
 
 /* Normal start with deviation std, cut at +-cut (0 = not cut). */
-void embedding_init(struct embedding *m, struct parameter_list *list, const char *name, int64_t vocabulary, int64_t width,
-                    double std, double cut);
+void embedding_init(struct embedding *m, struct parameter_list *list, const char *name, int64_t vocabulary,
+                    int64_t width, double std, double cut);
 
 #endif

@@ -9,7 +9,8 @@ void *region_take(struct region *r, size_t bytes)
     size_t at = r->used, rounded = (bytes + REGION_ALIGN - 1) & ~(size_t)(REGION_ALIGN - 1);
 
     if (rounded < bytes || rounded > r->bytes - at) {
-        if (r->bytes != REGION_COUNTING) BUG("a region of %zu bytes is full: %zu used, %zu more asked", r->bytes, at, bytes);
+        if (r->bytes != REGION_COUNTING)
+            BUG("a region of %zu bytes is full: %zu used, %zu more asked", r->bytes, at, bytes);
         rounded = r->bytes - at;
     }
     r->used = at + rounded;
@@ -32,6 +33,12 @@ void exec_init_dry(struct exec *x, const struct kernels *dry, struct kernel_cont
 {
     struct region counting = {.base = NULL, .bytes = REGION_COUNTING};
 
-    *x = (struct exec){.k = dry, .kernel = kernel, .type = type, .stash = counting, .kept = counting, .scratch = counting,
-                       .with_gradient = true, .loss_scale = 1.0};
+    *x = (struct exec){.k = dry,
+                       .kernel = kernel,
+                       .type = type,
+                       .stash = counting,
+                       .kept = counting,
+                       .scratch = counting,
+                       .with_gradient = true,
+                       .loss_scale = 1.0};
 }

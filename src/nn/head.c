@@ -9,18 +9,23 @@ static void *offset(const struct exec *x, const void *base, int64_t elements)
     return (void *)((uintptr_t)base + (size_t)elements * dtype_bytes(x->type));
 }
 
-/* logits = normed W^T, loss, and with gradients: dlogits in place of logits, dnormed = dlogits W, dW += dlogits^T normed. */
-static void chunk(const struct head *h, struct exec *x, int64_t first, int64_t tokens, const void *normed, void *logits, void *dnormed)
+/* logits = normed W^T, loss, and with gradients: dlogits in place of logits, dnormed = dlogits W, dW += dlogits^T
+ * normed. */
+static void chunk(const struct head *h, struct exec *x, int64_t first, int64_t tokens, const void *normed, void *logits,
+                  void *dnormed)
 {
     const struct parameter *w = h->output.weight;
     const void *in = offset(x, normed, first * h->width);
 
-    x->k->gemm(x->kernel, false, true, tokens, h->vocabulary, h->width, in, h->width, w->value, h->width, false, logits, h->vocabulary);
-    x->k->cross_entropy(x->kernel, tokens, h->vocabulary, logits, x->batch.labels + first, x->loss_scale, x->with_gradient, x->loss_sum);
+    x->k->gemm(x->kernel, false, true, tokens, h->vocabulary, h->width, in, h->width, w->value, h->width, false, logits,
+               h->vocabulary);
+    x->k->cross_entropy(x->kernel, tokens, h->vocabulary, logits, x->batch.labels + first, x->loss_scale,
+                        x->with_gradient, x->loss_sum);
     if (!x->with_gradient) return;
-    x->k->gemm(x->kernel, false, false, tokens, h->width, h->vocabulary, logits, h->vocabulary, w->value, h->width, false,
-               offset(x, dnormed, first * h->width), h->width);
-    x->k->gemm(x->kernel, true, false, h->vocabulary, h->width, tokens, logits, h->vocabulary, in, h->width, true, w->gradient, h->width);
+    x->k->gemm(x->kernel, false, false, tokens, h->width, h->vocabulary, logits, h->vocabulary, w->value, h->width,
+               false, offset(x, dnormed, first * h->width), h->width);
+    x->k->gemm(x->kernel, true, false, h->vocabulary, h->width, tokens, logits, h->vocabulary, in, h->width, true,
+               w->gradient, h->width);
 }
 
 static void head_forward(const struct module *m, struct exec *x, void *frame, const void *in, void *out)
@@ -61,8 +66,8 @@ void head_logits(const struct head *h, struct exec *x, const void *in, void *log
     void *normed = exec_scratch(x, tokens * h->width);
 
     x->k->rmsnorm_forward(x->kernel, tokens, h->width, h->norm.eps, in, h->norm.weight->value, normed, NULL);
-    x->k->gemm(x->kernel, false, true, tokens, h->vocabulary, h->width, normed, h->width, h->output.weight->value, h->width, false, logits,
-               h->vocabulary);
+    x->k->gemm(x->kernel, false, true, tokens, h->vocabulary, h->width, normed, h->width, h->output.weight->value,
+               h->width, false, logits, h->vocabulary);
     x->scratch.used = mark;
 }
 
@@ -71,7 +76,8 @@ void head_init(struct head *h, struct parameter_list *list, const struct head_sp
     *h = (struct head){.module = {&module_ops_head}, .width = spec->width, .vocabulary = spec->vocabulary};
     norm_init(&h->norm, list, "norm", spec->width, spec->norm_eps);
     if (spec->tied)
-        h->output = (struct linear){.module = {&module_ops_linear}, .weight = spec->tied, .in = spec->width, .out = spec->vocabulary};
+        h->output = (struct linear){
+            .module = {&module_ops_linear}, .weight = spec->tied, .in = spec->width, .out = spec->vocabulary};
     else
         linear_init(&h->output, list, "output", spec->width, spec->vocabulary, spec->std, spec->cut);
 }

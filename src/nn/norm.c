@@ -25,7 +25,8 @@ static void norm_backward_input(const struct module *m, struct exec *x, void *fr
     struct norm_frame *f = frame;
 
     f->dout = dout;
-    x->k->rmsnorm_backward_input(x->kernel, exec_tokens(x), n->width, dout, f->in, n->weight->value, f->rstd, false, din);
+    x->k->rmsnorm_backward_input(x->kernel, exec_tokens(x), n->width, dout, f->in, n->weight->value, f->rstd, false,
+                                 din);
 }
 
 static void norm_backward_weight(const struct module *m, struct exec *x, void *frame)

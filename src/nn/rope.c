@@ -10,9 +10,11 @@ double rope_frequency(int64_t i, int64_t head_dim, double theta, const struct ro
 {
     double frequency = pow(theta, -2.0 * (double)i / (double)head_dim), wavelength = 2.0 * M_PI / frequency, blend;
 
-    if (s->factor <= 0.0 || s->factor == 1.0 || wavelength < s->original_length / s->high_frequency_factor) return frequency;
+    if (s->factor <= 0.0 || s->factor == 1.0 || wavelength < s->original_length / s->high_frequency_factor)
+        return frequency;
     if (wavelength > s->original_length / s->low_frequency_factor) return frequency / s->factor;
-    blend = (s->original_length / wavelength - s->low_frequency_factor) / (s->high_frequency_factor - s->low_frequency_factor);
+    blend = (s->original_length / wavelength - s->low_frequency_factor) /
+            (s->high_frequency_factor - s->low_frequency_factor);
     return (1.0 - blend) * frequency / s->factor + blend * frequency;
 }
 

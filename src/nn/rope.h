@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Rotary position embedding tables (Su et al. 2021), half-split layout: pair (i, i + head_dim/2) turns by position * theta^(-2i/head_dim).
+ * Rotary position embedding tables (Su et al. 2021), half-split layout: pair (i, i + head_dim/2) turns by position *
+ * theta^(-2i/head_dim).
  *
- * Scaling "llama3" (Llama 3.1): wavelengths longer than original_length / low_frequency_factor are stretched by `factor`, shorter than
- * original_length / high_frequency_factor are left as they are, in between the two are blended linearly.
+ * Scaling "llama3" (Llama 3.1): wavelengths longer than original_length / low_frequency_factor are stretched by
+ * `factor`, shorter than original_length / high_frequency_factor are left as they are, in between the two are blended
+ * linearly.
  */
 #ifndef NN_ROPE_H
 #define NN_ROPE_H

@@ -64,7 +64,8 @@ static err_t assign_groups(struct optimizer *o, struct error *e)
     return rc;
 }
 
-err_t optimizer_open(struct optimizer *o, const struct optim_spec *spec, struct optim_tensor *tensors, int n, struct error *e)
+err_t optimizer_open(struct optimizer *o, const struct optim_spec *spec, struct optim_tensor *tensors, int n,
+                     struct error *e)
 {
     size_t total = 0;
     char *at;
@@ -121,7 +122,8 @@ double optimizer_clip_factor(double norm, double max_norm)
 
 err_t optimizer_step(struct optimizer *o, double lr, double gradient_scale, struct error *e)
 {
-    struct adamw_step step = {.beta1 = o->spec.beta1, .beta2 = o->spec.beta2, .eps = o->spec.eps, .gradient_scale = gradient_scale};
+    struct adamw_step step = {
+        .beta1 = o->spec.beta1, .beta2 = o->spec.beta2, .eps = o->spec.eps, .gradient_scale = gradient_scale};
 
     o->step++;
     step.bias_correction1 = 1.0 - pow(o->spec.beta1, (double)o->step);

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * AdamW (Loshchilov, Hutter: "Decoupled Weight Decay Regularization", 2019, algorithm 2) over named tensors, and the global gradient norm.
+ * AdamW (Loshchilov, Hutter: "Decoupled Weight Decay Regularization", 2019, algorithm 2) over named tensors, and the
+ * global gradient norm.
  *
- * It works on this rank's rows of each parameter and knows nothing of modules or meshes. Parameter groups give some tensors another
- * weight decay or a factor on the rate: the first group whose pattern (POSIX extended regular expression, searched anywhere in the
- * name) matches wins.
+ * It works on this rank's rows of each parameter and knows nothing of modules or meshes. Parameter groups give some
+ * tensors another weight decay or a factor on the rate: the first group whose pattern (POSIX extended regular
+ * expression, searched anywhere in the name) matches wins.
  */
 #ifndef OPTIM_OPTIMIZER_H
 #define OPTIM_OPTIMIZER_H
@@ -17,10 +18,10 @@
 #include "kernels/kernels.h"
 
 struct optim_tensor {
-    const char *name;            /* borrowed */
-    int64_t n;                   /* elements of this rank's rows */
-    void *value, *gradient;      /* [n], device, borrowed */
-    void *first, *second;        /* [n], device: moments; point into the optimizer's storage */
+    const char *name;       /* borrowed */
+    int64_t n;              /* elements of this rank's rows */
+    void *value, *gradient; /* [n], device, borrowed */
+    void *first, *second;   /* [n], device: moments; point into the optimizer's storage */
     double weight_decay, lr_factor;
 };
 
@@ -31,7 +32,7 @@ struct optim_group {
 };
 
 struct optim_spec {
-    struct device *device;          /* borrowed, like the rest */
+    struct device *device; /* borrowed, like the rest */
     const struct kernels *kernels;
     enum dtype type;
     double beta1, beta2, eps, weight_decay;
@@ -41,24 +42,26 @@ struct optim_spec {
 
 struct optimizer {
     struct optim_spec spec;
-    struct optim_tensor *tensors;   /* owned array [n] */
+    struct optim_tensor *tensors; /* owned array [n] */
     int n;
-    void *storage;                  /* device: all moments */
+    void *storage; /* device: all moments */
     struct kernel_context kernel;
-    double *sum;                    /* device, [1] */
-    int64_t step;                   /* updates done so far */
+    double *sum;  /* device, [1] */
+    int64_t step; /* updates done so far */
 };
 
-/* Takes over `tensors` (from mem_*); names, values and gradients stay borrowed. Moments start at zero. ERR_CONFIG: a pattern that is no
- * regular expression, or that matches no tensor. */
-err_t optimizer_open(struct optimizer *o, const struct optim_spec *spec, struct optim_tensor *tensors, int n, struct error *e) MUST_CHECK;
+/* Takes over `tensors` (from mem_*); names, values and gradients stay borrowed. Moments start at zero. ERR_CONFIG: a
+ * pattern that is no regular expression, or that matches no tensor. */
+err_t optimizer_open(struct optimizer *o, const struct optim_spec *spec, struct optim_tensor *tensors, int n,
+                     struct error *e) MUST_CHECK;
 void optimizer_close(struct optimizer *o);
 
 /* L2 norm over all tensors of all ranks of `shards` (ranks that hold different rows); the same on every rank. */
 err_t optimizer_gradient_norm(struct optimizer *o, struct comm *shards, double *norm, struct error *e) MUST_CHECK;
 
-/* The factor that brings a norm down to max_norm (0 = never), torch's rule: min(1, max_norm / (norm + 1e-6)). An infinite norm gives 0
- * (its infinite elements become NaN, the others do not move), a NaN gives 1: the elements that are NaN stay the only ones. */
+/* The factor that brings a norm down to max_norm (0 = never), torch's rule: min(1, max_norm / (norm + 1e-6)). An
+ * infinite norm gives 0 (its infinite elements become NaN, the others do not move), a NaN gives 1: the elements that
+ * are NaN stay the only ones. */
 double optimizer_clip_factor(double norm, double max_norm);
 
 err_t optimizer_step(struct optimizer *o, double lr, double gradient_scale, struct error *e) MUST_CHECK;

@@ -4,26 +4,33 @@
 
 #include <math.h>
 
-void lr_schedule_init(struct lr_schedule *s, double peak, int64_t total_steps, int64_t warmup_steps, double decay_ratio, enum decay decay,
-                      double min_factor, struct str *warning)
+void lr_schedule_init(struct lr_schedule *s, double peak, int64_t total_steps, int64_t warmup_steps, double decay_ratio,
+                      enum decay decay, double min_factor, struct str *warning)
 {
     /* rint: a half to the even number, as torchtitan's round() does */
-    int64_t decay_steps = decay_ratio < 0 ? total_steps - warmup_steps : (int64_t)rint((double)total_steps * decay_ratio);
+    int64_t decay_steps =
+        decay_ratio < 0 ? total_steps - warmup_steps : (int64_t)rint((double)total_steps * decay_ratio);
 
     if (warmup_steps > total_steps) {
-        str_addf(warning, "lr_scheduler.warmup_steps=%lld is more than the %lld steps of the schedule: cut to %lld", (long long)warmup_steps,
-                 (long long)total_steps, (long long)total_steps);
+        str_addf(warning, "lr_scheduler.warmup_steps=%lld is more than the %lld steps of the schedule: cut to %lld",
+                 (long long)warmup_steps, (long long)total_steps, (long long)total_steps);
         warmup_steps = total_steps;
         if (decay_steps < 0) decay_steps = 0;
     }
     if (warmup_steps + decay_steps > total_steps) {
-        str_addf(warning, "%slr_scheduler: warm-up %lld + decay %lld are more than the %lld steps of the schedule: decay cut to %lld",
-                 warning->length ? "; " : "", (long long)warmup_steps, (long long)decay_steps, (long long)total_steps,
-                 (long long)(total_steps - warmup_steps));
+        str_addf(
+            warning,
+            "%slr_scheduler: warm-up %lld + decay %lld are more than the %lld steps of the schedule: decay cut to %lld",
+            warning->length ? "; " : "", (long long)warmup_steps, (long long)decay_steps, (long long)total_steps,
+            (long long)(total_steps - warmup_steps));
         decay_steps = total_steps - warmup_steps;
     }
-    *s = (struct lr_schedule){.peak = peak, .total_steps = total_steps, .warmup_steps = warmup_steps, .decay_steps = decay_steps,
-                              .decay = decay, .min_factor = min_factor};
+    *s = (struct lr_schedule){.peak = peak,
+                              .total_steps = total_steps,
+                              .warmup_steps = warmup_steps,
+                              .decay_steps = decay_steps,
+                              .decay = decay,
+                              .min_factor = min_factor};
 }
 
 static double decayed(enum decay decay, double p)

@@ -9,7 +9,10 @@
 
 static int n_units(const struct executor *x) { return x->spec.model->n_units; }
 
-static struct slot *slot_of(struct executor *x, int microbatch, int unit) { return &x->slots[microbatch * n_units(x) + unit]; }
+static struct slot *slot_of(struct executor *x, int microbatch, int unit)
+{
+    return &x->slots[microbatch * n_units(x) + unit];
+}
 
 static err_t take(struct executor *x, size_t bytes, const char *label, void **out, struct error *e)
 {
@@ -136,8 +139,12 @@ static err_t upload(struct executor *x, int index, const struct microbatch *m, s
     err_t rc;
 
     BUG_ON(bytes > b->bytes);
-    b->view = (struct batch_view){.sequences = m->sequences, .length = m->length, .tokens = b->tokens, .labels = b->labels,
-                                  .positions = b->positions, .document_start = m->document_start ? b->document_start : NULL};
+    b->view = (struct batch_view){.sequences = m->sequences,
+                                  .length = m->length,
+                                  .tokens = b->tokens,
+                                  .labels = b->labels,
+                                  .positions = b->positions,
+                                  .document_start = m->document_start ? b->document_start : NULL};
     rc = device_copy(d, b->tokens, m->tokens, bytes, x->compute, e);
     if (!rc) rc = device_copy(d, b->labels, m->labels, bytes, x->compute, e);
     if (!rc) rc = device_copy(d, b->positions, m->positions, bytes, x->compute, e);
@@ -164,8 +171,8 @@ static void abandon(struct executor *x)
     for (int i = 0; i < x->spec.model->n_groups; i++) group_abandon(&x->groups[i]);
 }
 
-static err_t run(struct executor *x, const struct action_list *list, const struct microbatch *microbatches, int n, double *loss_sum,
-                 struct error *e)
+static err_t run(struct executor *x, const struct action_list *list, const struct microbatch *microbatches, int n,
+                 double *loss_sum, struct error *e)
 {
     struct device *d = x->spec.device;
     err_t rc = device_zero(d, x->loss_sum, sizeof *x->loss_sum, x->compute, e);
@@ -179,7 +186,8 @@ static err_t run(struct executor *x, const struct action_list *list, const struc
     return rc;
 }
 
-err_t executor_train(struct executor *x, const struct microbatch *microbatches, double loss_scale, double *loss_sum, struct error *e)
+err_t executor_train(struct executor *x, const struct microbatch *microbatches, double loss_scale, double *loss_sum,
+                     struct error *e)
 {
     err_t rc = ERR_NONE;
 

@@ -9,7 +9,8 @@
 static size_t larger(size_t a, size_t b) { return a > b ? a : b; }
 
 /* Runs one unit dry over a microbatch of the given shape and grows its sizes to what it took. */
-static err_t measure_unit(struct executor *x, int index, int64_t sequences, int64_t length, bool with_gradient, struct error *e)
+static err_t measure_unit(struct executor *x, int index, int64_t sequences, int64_t length, bool with_gradient,
+                          struct error *e)
 {
     const struct unit *u = &x->spec.model->units[index];
     struct unit_sizes *size = &x->sizes[index];
@@ -43,7 +44,8 @@ static err_t measure(struct executor *x, struct error *e)
 
     for (int u = 0; u < s->model->n_units && !rc; u++) {
         rc = measure_unit(x, u, s->sequences, s->length, true, e);
-        if (!rc && s->validation_sequences) rc = measure_unit(x, u, s->validation_sequences, s->validation_length, false, e);
+        if (!rc && s->validation_sequences)
+            rc = measure_unit(x, u, s->validation_sequences, s->validation_length, false, e);
     }
     return rc;
 }
@@ -51,8 +53,11 @@ static err_t measure(struct executor *x, struct error *e)
 static err_t make_lists(struct executor *x, struct error *e)
 {
     const struct model *m = x->spec.model;
-    struct fsdp_facts facts = {.n_units = m->n_units, .n_groups = m->n_groups, .n_shards = x->spec.mesh->shape.degree[AXIS_DP_SHARD],
-                               .n_replicas = x->spec.mesh->shape.degree[AXIS_DP_REPLICATE], .reshard = x->spec.reshard};
+    struct fsdp_facts facts = {.n_units = m->n_units,
+                               .n_groups = m->n_groups,
+                               .n_shards = x->spec.mesh->shape.degree[AXIS_DP_SHARD],
+                               .n_replicas = x->spec.mesh->shape.degree[AXIS_DP_REPLICATE],
+                               .reshard = x->spec.reshard};
     int *group_of_unit = mem_zalloc((size_t)m->n_units, sizeof *group_of_unit);
     struct action_list compute = {0};
     err_t rc;
@@ -73,9 +78,13 @@ static err_t make_lists(struct executor *x, struct error *e)
 static err_t open_group(struct executor *x, int index, struct error *e)
 {
     const struct model *m = x->spec.model;
-    struct group_context context = {.device = x->spec.device, .k = x->spec.kernels, .kernel = &x->kernel, .type = x->spec.type,
+    struct group_context context = {.device = x->spec.device,
+                                    .k = x->spec.kernels,
+                                    .kernel = &x->kernel,
+                                    .type = x->spec.type,
                                     .shard_comm = x->spec.mesh->axis[AXIS_DP_SHARD],
-                                    .replicate_comm = x->spec.mesh->axis[AXIS_DP_REPLICATE], .comm_stream = x->comm};
+                                    .replicate_comm = x->spec.mesh->axis[AXIS_DP_REPLICATE],
+                                    .comm_stream = x->comm};
     struct parameter **members = mem_zalloc((size_t)m->parameters.n, sizeof *members);
     const char *name = "";
     int n = 0;
@@ -88,20 +97,25 @@ static err_t open_group(struct executor *x, int index, struct error *e)
     return group_open(&x->groups[index], name, members, n, &context, e);
 }
 
-/* One block for the inputs of all microbatches: the allocator searches its blocks, and there may be thousands of microbatches. */
+/* One block for the inputs of all microbatches: the allocator searches its blocks, and there may be thousands of
+ * microbatches. */
 static err_t open_buffers(struct executor *x, struct error *e)
 {
     enum { INPUT_ALIGN_BYTES = 64, INPUTS = 4 };
     const struct executor_spec *s = &x->spec;
-    size_t tokens = larger((size_t)(s->sequences * s->length), (size_t)(s->validation_sequences * s->validation_length));
+    size_t tokens =
+        larger((size_t)(s->sequences * s->length), (size_t)(s->validation_sequences * s->validation_length));
     size_t bytes = (tokens * sizeof(int32_t) + INPUT_ALIGN_BYTES - 1) & ~(size_t)(INPUT_ALIGN_BYTES - 1);
-    err_t rc = device_alloc(s->device, (size_t)s->n_microbatches * INPUTS * bytes, MEMORY_BUFFERS, "inputs", &x->inputs, e);
+    err_t rc =
+        device_alloc(s->device, (size_t)s->n_microbatches * INPUTS * bytes, MEMORY_BUFFERS, "inputs", &x->inputs, e);
 
     for (int i = 0; i < s->n_microbatches && !rc; i++) {
         uintptr_t at = (uintptr_t)x->inputs + (size_t)i * INPUTS * bytes;
 
-        x->buffers[i] = (struct batch_buffers){.tokens = (int32_t *)at, .labels = (int32_t *)(at + bytes),
-                                               .positions = (int32_t *)(at + 2 * bytes), .document_start = (int32_t *)(at + 3 * bytes),
+        x->buffers[i] = (struct batch_buffers){.tokens = (int32_t *)at,
+                                               .labels = (int32_t *)(at + bytes),
+                                               .positions = (int32_t *)(at + 2 * bytes),
+                                               .document_start = (int32_t *)(at + 3 * bytes),
                                                .bytes = bytes};
     }
     for (int i = 0; i < s->n_microbatches * s->model->n_units && !rc; i++) {
@@ -140,7 +154,8 @@ err_t executor_open(struct executor *x, const struct executor_spec *spec, struct
     if (!rc) rc = device_alloc(d, x->scratch_bytes, MEMORY_SCRATCH, "scratch", &x->scratch, e);
     if (!rc) rc = device_alloc(d, sizeof *x->loss_sum, MEMORY_BUFFERS, "loss", (void **)&x->loss_sum, e);
     x->kernel.workspace_bytes = kernels_workspace_bytes(spec->kernels, d->properties.threads);
-    if (!rc) rc = device_alloc(d, x->kernel.workspace_bytes, MEMORY_SCRATCH, "kernel workspace", &x->kernel.workspace, e);
+    if (!rc)
+        rc = device_alloc(d, x->kernel.workspace_bytes, MEMORY_SCRATCH, "kernel workspace", &x->kernel.workspace, e);
     x->exec = (struct exec){.k = spec->kernels, .kernel = &x->kernel, .type = spec->type, .loss_sum = x->loss_sum};
 out:
     if (rc) executor_close(x);

@@ -9,7 +9,8 @@ struct pass {
     const struct fsdp_facts *facts;
     bool *is_gathered; /* [n_groups] */
     int n_microbatches;
-    int *last_of_microbatch, *last_of_list; /* [n_groups][n_microbatches] and [n_groups]: the last action that adds to gradients */
+    int *last_of_microbatch,
+        *last_of_list; /* [n_groups][n_microbatches] and [n_groups]: the last action that adds to gradients */
 };
 
 static int group_at(const struct pass *p, int i) { return p->facts->group_of_unit[p->in->items[i].index]; }
@@ -39,8 +40,9 @@ static err_t gather_ahead(struct pass *p, int i, struct error *e)
     return rc;
 }
 
-/* Would the group, freed after action i, be gathered again before anything else runs? So it is when its next use comes next, or when one
- * other group is used in between: that one's first action gathers one group ahead. Freeing would cost a gather and save no memory. */
+/* Would the group, freed after action i, be gathered again before anything else runs? So it is when its next use comes
+ * next, or when one other group is used in between: that one's first action gathers one group ahead. Freeing would cost
+ * a gather and save no memory. */
 static bool is_needed_soon(const struct pass *p, int i, int next)
 {
     for (int k = i + 2; k < next; k++)
@@ -56,7 +58,8 @@ static bool should_free(const struct pass *p, int i, int next)
     if (next == p->in->n) return true;
     if (is_needed_soon(p, i, next)) return false;
     if (a->kind == ACTION_FORWARD) {
-        if (p->in->items[next].microbatch == a->microbatch && p->in->items[next].kind == ACTION_FORWARD) return false; /* tied weights */
+        if (p->in->items[next].microbatch == a->microbatch && p->in->items[next].kind == ACTION_FORWARD)
+            return false; /* tied weights */
         if (p->facts->reshard == RESHARD_ALWAYS) return true;
         if (p->in->items[next].microbatch != a->microbatch) return true; /* forward only: the next microbatch */
         return p->facts->reshard == RESHARD_DEFAULT && !is_last_unit;
@@ -102,9 +105,11 @@ static err_t after(struct pass *p, int i, struct error *e)
     return rc;
 }
 
-err_t fsdp_pass(struct action_list *out, const struct action_list *compute, const struct fsdp_facts *facts, struct error *e)
+err_t fsdp_pass(struct action_list *out, const struct action_list *compute, const struct fsdp_facts *facts,
+                struct error *e)
 {
-    struct pass p = {.out = out, .in = compute, .facts = facts, .is_gathered = mem_zalloc((size_t)facts->n_groups, sizeof(bool))};
+    struct pass p = {
+        .out = out, .in = compute, .facts = facts, .is_gathered = mem_zalloc((size_t)facts->n_groups, sizeof(bool))};
     err_t rc = p.is_gathered ? find_last_gradients(&p, e) : FAIL(e, ERR_MEMORY, "out of memory for the sharding pass");
 
     for (int i = 0; i < compute->n && !rc; i++) {

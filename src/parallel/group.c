@@ -22,7 +22,8 @@ static int64_t chunk_elements(const struct parameter_group *g, int i)
     return parameter_chunk_rows(g->parameters[i], g->n_shards) * parameter_row_elements(g->parameters[i]);
 }
 
-/* Points the parameters at (part of) a buffer, or at nothing. In the whole layout parameter i starts at n_shards * offset[i]. */
+/* Points the parameters at (part of) a buffer, or at nothing. In the whole layout parameter i starts at n_shards *
+ * offset[i]. */
 static void point_values(struct parameter_group *g, void *whole)
 {
     for (int i = 0; i < g->n; i++) g->parameters[i]->value = whole ? at(g, whole, g->n_shards * g->offset[i]) : NULL;
@@ -33,22 +34,30 @@ static void point_gradients(struct parameter_group *g, void *whole)
     for (int i = 0; i < g->n; i++) g->parameters[i]->gradient = whole ? at(g, whole, g->n_shards * g->offset[i]) : NULL;
 }
 
-err_t group_open(struct parameter_group *g, const char *name, struct parameter **parameters, int n, const struct group_context *context,
-                 struct error *e)
+err_t group_open(struct parameter_group *g, const char *name, struct parameter **parameters, int n,
+                 const struct group_context *context, struct error *e)
 {
     err_t rc = ERR_NONE;
 
-    *g = (struct parameter_group){.parameters = parameters, .n = n, .n_shards = context->shard_comm->size,
-                                  .n_replicas = context->replicate_comm->size, .device = context->device, .k = context->k,
-                                  .kernel = context->kernel, .type = context->type, .shard_comm = context->shard_comm,
-                                  .replicate_comm = context->replicate_comm, .comm_stream = context->comm_stream};
+    *g = (struct parameter_group){.parameters = parameters,
+                                  .n = n,
+                                  .n_shards = context->shard_comm->size,
+                                  .n_replicas = context->replicate_comm->size,
+                                  .device = context->device,
+                                  .k = context->k,
+                                  .kernel = context->kernel,
+                                  .type = context->type,
+                                  .shard_comm = context->shard_comm,
+                                  .replicate_comm = context->replicate_comm,
+                                  .comm_stream = context->comm_stream};
     snprintf(g->name, sizeof g->name, "%s", name);
     g->offset = mem_zalloc((size_t)n, sizeof *g->offset);
     if (!g->offset) return FAIL(e, ERR_MEMORY, "out of memory for the parameters of %s", name);
     for (int i = 0; i < n; i++) {
         parameter_shard(parameters[i], g->shard_comm->rank, g->n_shards);
         g->offset[i] = g->shard_elements;
-        g->shard_elements += (chunk_elements(g, i) + CHUNK_ALIGN_ELEMENTS - 1) / CHUNK_ALIGN_ELEMENTS * CHUNK_ALIGN_ELEMENTS;
+        g->shard_elements +=
+            (chunk_elements(g, i) + CHUNK_ALIGN_ELEMENTS - 1) / CHUNK_ALIGN_ELEMENTS * CHUNK_ALIGN_ELEMENTS;
     }
     rc = device_alloc_zeros(g->device, shard_bytes(g), MEMORY_PARAMETERS, g->name, &g->shard, e);
     if (!rc) rc = device_alloc_zeros(g->device, shard_bytes(g), MEMORY_GRADIENTS, g->name, &g->shard_gradient, e);
@@ -94,7 +103,8 @@ err_t group_initialise(struct parameter_group *g, uint64_t seed, struct error *e
     return rc;
 }
 
-/* Copies between the exchange layout [n_shards][shard layout] and the whole layout: rank r's chunk of each parameter. */
+/* Copies between the exchange layout [n_shards][shard layout] and the whole layout: rank r's chunk of each parameter.
+ */
 static err_t rearrange(struct parameter_group *g, void *whole, void *exchange, bool to_whole, struct error *e)
 {
     err_t rc = ERR_NONE;
@@ -120,7 +130,8 @@ err_t group_gather(struct parameter_group *g, struct error *e)
 
     if (!rc) rc = device_alloc(g->device, bytes, MEMORY_GATHERED, g->name, &exchange, e);
     if (!rc)
-        rc = comm_all_gather(g->shard_comm, g->name, g->shard, exchange, (size_t)g->shard_elements, g->type, g->comm_stream, e);
+        rc = comm_all_gather(g->shard_comm, g->name, g->shard, exchange, (size_t)g->shard_elements, g->type,
+                             g->comm_stream, e);
     if (!rc) rc = rearrange(g, g->whole, exchange, true, e);
     if (!rc) rc = g->device->ops->event_record(g->device, g->ready, g->comm_stream, e);
     device_free(g->device, exchange);
@@ -157,7 +168,8 @@ err_t group_reduce(struct parameter_group *g, struct error *e)
     if (!rc) rc = device_alloc(g->device, shard_bytes(g), MEMORY_GRADIENTS, g->name, &sum, e);
     if (!rc) rc = rearrange(g, g->whole_gradient, exchange, false, e);
     if (!rc)
-        rc = comm_reduce_scatter(g->shard_comm, g->name, exchange, sum, (size_t)g->shard_elements, g->type, COMM_SUM, g->comm_stream, e);
+        rc = comm_reduce_scatter(g->shard_comm, g->name, exchange, sum, (size_t)g->shard_elements, g->type, COMM_SUM,
+                                 g->comm_stream, e);
     if (!rc) g->k->add(g->kernel, g->shard_elements, g->shard_gradient, sum, g->shard_gradient);
     device_free(g->device, exchange);
     device_free(g->device, sum);
@@ -178,7 +190,8 @@ void group_abandon(struct parameter_group *g)
 
 err_t group_replicate(struct parameter_group *g, struct error *e)
 {
-    return comm_all_reduce(g->replicate_comm, g->name, g->shard_gradient, (size_t)g->shard_elements, g->type, COMM_SUM, g->comm_stream, e);
+    return comm_all_reduce(g->replicate_comm, g->name, g->shard_gradient, (size_t)g->shard_elements, g->type, COMM_SUM,
+                           g->comm_stream, e);
 }
 
 err_t group_gradient_zero(struct parameter_group *g, struct error *e)

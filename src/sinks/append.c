@@ -45,8 +45,7 @@ err_t append_flush(struct append *a, struct error *e)
     err_t rc = str_ok(&a->buffer, e);
 
     if (!rc && a->is_torn) rc = cut(a, e);
-    if (!rc && fstat(a->fd_plus_one - 1, &st))
-        rc = FAIL(e, ERR_IO, "cannot look at %s: %s", a->path, strerror(errno));
+    if (!rc && fstat(a->fd_plus_one - 1, &st)) rc = FAIL(e, ERR_IO, "cannot look at %s: %s", a->path, strerror(errno));
     if (!rc && a->buffer.length) {
         a->size = st.st_size;
         rc = io_write_all(a->fd_plus_one - 1, a->buffer.text, a->buffer.length, a->path, e);

@@ -113,8 +113,7 @@ void console_line(struct str *out, const struct metric_row *row, bool use_colour
     if (use_colour) str_add(out, is_validation ? YELLOW : RED);
     str_addf(out, "%sstep: %lld", is_validation ? "validate " : "", (long long)row->step);
     if (is_validation)
-        add_fields(out, row, validation_fields, sizeof validation_fields / sizeof *validation_fields,
-                   use_colour);
+        add_fields(out, row, validation_fields, sizeof validation_fields / sizeof *validation_fields, use_colour);
     else
         add_fields(out, row, training_fields, sizeof training_fields / sizeof *training_fields, use_colour);
     if (use_colour) str_add(out, RESET);
@@ -173,8 +172,7 @@ static err_t console_write(void *sink, const struct metric_row *row, struct erro
     log_info_coloured(o->log, str_text(&c->plain), str_text(o->use_colour ? &c->coloured : &c->plain));
     if (o->total_steps > 0 && metric_row_has(row, METRIC_TIME_STEP)) {
         if (row->step < o->total_steps)
-            console_progress(&progress, row->step, o->total_steps, row->value[METRIC_TIME_STEP],
-                             PROGRESS_WIDTH);
+            console_progress(&progress, row->step, o->total_steps, row->value[METRIC_TIME_STEP], PROGRESS_WIDTH);
         log_status(o->log, str_text(&progress));
         str_release(&progress);
     }

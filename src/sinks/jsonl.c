@@ -21,8 +21,7 @@ struct jsonl {
     struct str tags; /* a JSON object, or empty */
 };
 
-static void add_head(struct str *out, const char *run, int segment, int64_t step, double wall_s,
-                     const char *tags_json)
+static void add_head(struct str *out, const char *run, int segment, int64_t step, double wall_s, const char *tags_json)
 {
     json_open(out, '{');
     json_member_text(out, "run", run);
@@ -42,8 +41,7 @@ void jsonl_line(struct str *out, const struct metric_row *row, const char *tags_
 
         if (!metric_row_has(row, i)) continue;
         json_key(out, metric_table[i].tag);
-        if (metric_table[i].number == METRIC_INTEGER && value == floor(value) &&
-            fabs(value) < 9007199254740992.0)
+        if (metric_table[i].number == METRIC_INTEGER && value == floor(value) && fabs(value) < 9007199254740992.0)
             json_int(out, (int64_t)value);
         else
             json_number(out, value);
@@ -92,22 +90,19 @@ static err_t keep_superseded(const char *path, const struct str *cut, struct err
 
     if (!rc) rc = io_read_file(path, &there, e);
     if (rc) goto out;
-    if (there.length >= cut->length &&
-        !memcmp(there.text + there.length - cut->length, cut->text, cut->length))
+    if (there.length >= cut->length && !memcmp(there.text + there.length - cut->length, cut->text, cut->length))
         goto out;
     if (there.length && there.text[there.length - 1] != '\n') str_add_char(&file.buffer, '\n');
     str_add_bytes(&file.buffer, cut->text, cut->length);
     rc = append_flush(&file, e);
-    if (!rc && fsync(file.fd_plus_one - 1))
-        rc = FAIL(e, ERR_IO, "cannot flush %s: %s", path, strerror(errno));
+    if (!rc && fsync(file.fd_plus_one - 1)) rc = FAIL(e, ERR_IO, "cannot flush %s: %s", path, strerror(errno));
 out:
     append_close(&file);
     str_release(&there);
     return rc;
 }
 
-err_t jsonl_rewind(const char *path, int64_t step, const char *superseded_path, int64_t *n_cut,
-                   struct error *e)
+err_t jsonl_rewind(const char *path, int64_t step, const char *superseded_path, int64_t *n_cut, struct error *e)
 {
     struct str all = {0}, kept = {0}, cut = {0};
     int64_t n = 0;
@@ -218,10 +213,7 @@ static err_t jsonl_open(void **out, const void *options, struct error *e)
     return rc;
 }
 
-static const char *tags_of(const struct jsonl *j)
-{
-    return j->tags.length ? j->tags.text : NULL;
-}
+static const char *tags_of(const struct jsonl *j) { return j->tags.length ? j->tags.text : NULL; }
 
 static err_t jsonl_write(void *sink, const struct metric_row *row, struct error *e)
 {

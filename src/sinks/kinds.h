@@ -50,8 +50,7 @@ err_t jsonl_rewind(const char *path, int64_t step, const char *superseded_path, 
 err_t jsonl_has(const char *path, int64_t step, const char *tag, bool *out, struct error *e) MUST_CHECK;
 
 /* The same on bytes: appends to kept and cut. */
-void jsonl_split(const char *bytes, size_t n, int64_t step, struct str *kept, struct str *cut,
-                 int64_t *n_cut);
+void jsonl_split(const char *bytes, size_t n, int64_t step, struct str *kept, struct str *cut, int64_t *n_cut);
 
 /* ---- tfevents: TensorBoard's event files ---- */
 struct tfevents_hparam {
@@ -62,10 +61,10 @@ struct tfevents_hparam {
 };
 
 struct tfevents_options {
-    const char *folder; /* <dump_folder>/<what tfevents_make_folder gave>[/rank_N]; made if missing; one
-                           writer per folder at a time */
-    const char *run;    /* id of the run: the name of its hparams session */
-    int64_t first_step; /* first step of this process life: earlier points at or after it are superseded */
+    const char *folder;      /* <dump_folder>/<what tfevents_make_folder gave>[/rank_N]; made if missing; one
+                                writer per folder at a time */
+    const char *run;         /* id of the run: the name of its hparams session */
+    int64_t first_step;      /* first step of this process life: earlier points at or after it are superseded */
     const char *config_text; /* whole configuration as YAML, shown in the text tab; NULL = none */
     const struct tfevents_hparam *hparams;
     int n_hparams; /* 0 = none */

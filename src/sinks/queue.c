@@ -78,8 +78,8 @@ static void failed(struct queue *q, const struct error *e, uint64_t n_waiting)
     if (q->retry_ns > LAST_RETRY_NS) q->retry_ns = LAST_RETRY_NS;
     q->retry_at_ns = clock_ns() + q->retry_ns;
     if (may_warn(q, &q->failure_told_ns))
-        log_warning(q->log, "metrics sink %s: %s; training goes on, %llu rows wait and are tried again",
-                    q->ops->name, e->message, (unsigned long long)n_waiting);
+        log_warning(q->log, "metrics sink %s: %s; training goes on, %llu rows wait and are tried again", q->ops->name,
+                    e->message, (unsigned long long)n_waiting);
 }
 
 static void recovered(struct queue *q, uint64_t n)
@@ -130,20 +130,15 @@ static bool deliver(struct queue *q)
     return true;
 }
 
-static bool is_empty(struct queue *q)
-{
-    return atomic_load(&q->head) == atomic_load(&q->tail);
-}
+static bool is_empty(struct queue *q) { return atomic_load(&q->head) == atomic_load(&q->tail); }
 
 static void tell_lost(struct queue *q)
 {
     uint64_t n_lost = atomic_load(&q->n_lost);
 
     if (n_lost == q->n_lost_told || !may_warn(q, &q->lost_told_ns)) return;
-    log_warning(
-        q->log,
-        "metrics sink %s: %llu rows lost: its queue of %llu is full; a larger metrics.queue_rows helps",
-        q->ops->name, (unsigned long long)(n_lost - q->n_lost_told), (unsigned long long)q->capacity);
+    log_warning(q->log, "metrics sink %s: %llu rows lost: its queue of %llu is full; a larger metrics.queue_rows helps",
+                q->ops->name, (unsigned long long)(n_lost - q->n_lost_told), (unsigned long long)q->capacity);
     q->n_lost_told = n_lost;
 }
 
@@ -251,8 +246,7 @@ err_t sinks_add(struct sinks *s, const struct sink_ops *ops, const void *options
     pthread_sigmask(SIG_SETMASK, &before, NULL);
     if (number) {
         queue_destroy(q);
-        return FAIL(e, ERR_MEMORY, "cannot start the thread of the metrics sink %s: %s", ops->name,
-                    strerror(number));
+        return FAIL(e, ERR_MEMORY, "cannot start the thread of the metrics sink %s: %s", ops->name, strerror(number));
     }
     if (s->last)
         s->last->next = q;
@@ -270,8 +264,7 @@ static struct item *next_item(struct queue *q)
 {
     uint64_t head = atomic_load_explicit(&q->head, memory_order_relaxed);
 
-    if (head - atomic_load_explicit(&q->tail, memory_order_acquire) < q->capacity)
-        return &q->items[head % q->capacity];
+    if (head - atomic_load_explicit(&q->tail, memory_order_acquire) < q->capacity) return &q->items[head % q->capacity];
     atomic_fetch_add_explicit(&q->n_lost, 1, memory_order_relaxed);
     return NULL;
 }
@@ -325,8 +318,7 @@ bool sinks_flush(struct sinks *s, int64_t timeout_ns)
         if (atomic_load(&q->tail) >= target) continue;
         atomic_store(&q->is_hurried, true);
         sem_post(&q->wake);
-        while (atomic_load(&q->tail) < target && atomic_load(&q->n_failures) == n_failures &&
-               clock_ns() < deadline)
+        while (atomic_load(&q->tail) < target && atomic_load(&q->n_failures) == n_failures && clock_ns() < deadline)
             clock_sleep_ns(200000);
         if (atomic_load(&q->tail) < target) is_done = false;
         atomic_store(&q->is_hurried, false);
@@ -397,10 +389,8 @@ int64_t sinks_close(struct sinks *s, int64_t timeout_ns)
         next = q->next;
         n_missing += n_left + n_lost;
         if (n_left + n_lost)
-            log_warning(
-                q->log,
-                "metrics sink %s: %lld rows not delivered (%lld at its end, %lld lost to a full queue)",
-                q->ops->name, (long long)(n_left + n_lost), (long long)n_left, (long long)n_lost);
+            log_warning(q->log, "metrics sink %s: %lld rows not delivered (%lld at its end, %lld lost to a full queue)",
+                        q->ops->name, (long long)(n_left + n_lost), (long long)n_left, (long long)n_lost);
         if (!has_ended) atomic_store(&q->is_abandoned, true);
         thread = q->thread;
         if (has_ended || atomic_exchange(&q->is_left, true)) {

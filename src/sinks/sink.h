@@ -63,7 +63,9 @@ err_t sinks_add(struct sinks *s, const struct sink_ops *ops, const void *options
 
 /* From one thread at a time (the training thread). s NULL: nothing. */
 void sinks_write(struct sinks *s, const struct metric_row *row);
-void sinks_text(struct sinks *s, const struct sink_text *text); /* copies it; for start and rare events (planned: samples, events of the run) */
+void sinks_text(
+    struct sinks *s,
+    const struct sink_text *text); /* copies it; for start and rare events (planned: samples, events of the run) */
 
 /* Sets METRIC_SINK_QUEUED and, once rows were lost, METRIC_SINK_LOST: the sinks' own health, over all of
  * them. */

@@ -27,8 +27,7 @@ struct tfevents {
     struct append file;
 };
 
-err_t tfevents_make_folder(const char *dump_folder, const char *tb_folder, time_t now, struct str *out,
-                           struct error *e)
+err_t tfevents_make_folder(const char *dump_folder, const char *tb_folder, time_t now, struct str *out, struct error *e)
 {
     struct arena a = {0};
     char *parent = io_join(&a, dump_folder, tb_folder), *path = NULL;
@@ -79,8 +78,7 @@ static err_t newest_stamp(const char *folder, struct arena *a, long long *out, s
     return rc;
 }
 
-static err_t open_file(struct append *file, const struct tfevents_options *o, struct arena *a,
-                       struct error *e)
+static err_t open_file(struct append *file, const struct tfevents_options *o, struct arena *a, struct error *e)
 {
     long long stamp = (long long)clock_wall_s(), newest = 0;
     char host[256] = "host";
@@ -93,8 +91,7 @@ static err_t open_file(struct append *file, const struct tfevents_options *o, st
         if (*p == '/') *p = '_';
     if (stamp <= newest) stamp = newest + 1;
     for (int k = 0; k < MAX_TRIES; k++, stamp++) {
-        char *path =
-            arena_printf(a, "%s/" FILE_PREFIX "%010lld.%s.%ld.0", o->folder, stamp, host, (long)getpid());
+        char *path = arena_printf(a, "%s/" FILE_PREFIX "%010lld.%s.%ld.0", o->folder, stamp, host, (long)getpid());
 
         if (!path) return FAIL(e, ERR_MEMORY, "out of memory for the name of an event file");
         rc = append_open(file, path, O_CREAT | O_EXCL, e);
@@ -113,8 +110,7 @@ static void add_head(struct str *out, const struct tfevents_options *o)
     if (o->config_text) {
         str_addf(&text, "```yaml\n%s\n```\n", o->config_text);
         tfevents_add_text(
-            out, &(struct sink_text){
-                     .step = o->first_step, .wall_s = now, .tag = "config", .text = str_text(&text)});
+            out, &(struct sink_text){.step = o->first_step, .wall_s = now, .tag = "config", .text = str_text(&text)});
         if (text.failed) out->failed = true;
         str_release(&text);
     }

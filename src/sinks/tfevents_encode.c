@@ -150,8 +150,7 @@ void tfevents_add_text(struct str *out, const struct sink_text *text)
 
 /* ---- hyperparameters: metadata only, in two values of fixed tags ---- */
 
-static void add_hparams_value(struct str *out, double wall_s, const char *tag,
-                              const Tfevents__HParamsPluginData *data)
+static void add_hparams_value(struct str *out, double wall_s, const char *tag, const Tfevents__HParamsPluginData *data)
 {
     Tfevents__Value value = TFEVENTS__VALUE__INIT, *values[] = {&value};
     Tfevents__SummaryMetadata metadata = TFEVENTS__SUMMARY_METADATA__INIT;
@@ -189,8 +188,7 @@ static void add_experiment(struct str *out, struct arena *a, double wall_s, cons
     Tfevents__MetricInfo metrics[N_SHOWN], *metric_pointers[N_SHOWN];
     Tfevents__MetricName names[N_SHOWN];
     size_t n = (size_t)o->n_hparams;
-    Tfevents__HParamInfo *infos = arena_array(a, n, sizeof *infos),
-                         **pointers = arena_array(a, n, sizeof *pointers);
+    Tfevents__HParamInfo *infos = arena_array(a, n, sizeof *infos), **pointers = arena_array(a, n, sizeof *pointers);
 
     if (!infos || !pointers) {
         out->failed = true;

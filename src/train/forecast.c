@@ -27,7 +27,8 @@ static void add_table(struct str *out, const struct memory_stats *forecast, cons
 {
     for (int k = 0; k < MEMORY_KIND_COUNT; k++) {
         if (!forecast->kind_highest_bytes[k]) continue;
-        str_addf(out, "\n  %-18s %10.1f", memory_kind_name((enum memory_kind)k), (double)forecast->kind_highest_bytes[k] / MiB);
+        str_addf(out, "\n  %-18s %10.1f", memory_kind_name((enum memory_kind)k),
+                 (double)forecast->kind_highest_bytes[k] / MiB);
         if (measured) str_addf(out, " %10.1f", (double)measured->kind_highest_bytes[k] / MiB);
     }
     str_addf(out, "\n  %-18s %10.1f", "together at most", (double)forecast->active_highest_bytes / MiB);
@@ -48,7 +49,8 @@ static err_t check_limit(struct trainer *t, struct error *e)
     add_table(&table, &t->forecast, NULL);
     FAIL(e, ERR_MEMORY,
          "a rank would need %.1f MiB, but has %.1f MiB (%s). In MiB, each at its highest:%s\n"
-         "  Use a smaller training.local_batch_size or training.seq_len, or a larger parallelism.data_parallel_shard_degree",
+         "  Use a smaller training.local_batch_size or training.seq_len, or a larger "
+         "parallelism.data_parallel_shard_degree",
          (double)t->forecast.active_highest_bytes / MiB, (double)limit / MiB,
          is_wanted ? "device.memory_limit_gib" : "the memory of this machine divided by its ranks", str_text(&table));
     str_release(&table);
@@ -63,7 +65,8 @@ err_t trainer_forecast_memory(struct trainer *t, const struct model_spec *model,
     err_t rc;
 
     if (!dry) return FAIL(e, ERR_MEMORY, "out of memory while planning");
-    *dry = (struct trainer){.spec = t->spec, .cfg = t->cfg, .kernels = &nothing, .type = t->type, .n_microbatches = t->n_microbatches};
+    *dry = (struct trainer){
+        .spec = t->spec, .cfg = t->cfg, .kernels = &nothing, .type = t->type, .n_microbatches = t->n_microbatches};
     dry->spec.world = NULL;
     trace_init(&dry->trace);
     dry->microbatches = mem_zalloc((size_t)t->n_microbatches, sizeof *dry->microbatches);

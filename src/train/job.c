@@ -26,9 +26,9 @@ struct rank {
     const struct signals *signals;
     const char *stamp;
     bool is_dry;
-    bool is_alone;      /* in its process: stdout and stderr are its own, and the caller closes the world */
+    bool is_alone; /* in its process: stdout and stderr are its own, and the caller closes the world */
     err_t rc;
-    bool has_failed;    /* by itself: the other ranks end because of it */
+    bool has_failed; /* by itself: the other ranks end because of it */
     struct log log;
     bool has_left_sinks; /* they may come back and use the log */
 };
@@ -70,7 +70,8 @@ static err_t open_log(struct log *log, struct rank *r, bool is_shown, struct err
 /* Ended by all ranks together, by themselves or on request. */
 static bool is_orderly(err_t rc) { return rc == ERR_NONE || rc == ERR_STOPPED || rc == ERR_INTERRUPTED; }
 
-/* A failure that began in this rank is told on the terminal whether it is shown or not; one that came from elsewhere only in the log. */
+/* A failure that began in this rank is told on the terminal whether it is shown or not; one that came from elsewhere
+ * only in the log. */
 static void tell(struct log *log, const struct rank *r, err_t rc, const struct error *e, int terminal_fd)
 {
     struct log own; /* the rank's log itself stays as it is: its sinks still write lines from threads of theirs */
@@ -80,7 +81,11 @@ static void tell(struct log *log, const struct rank *r, err_t rc, const struct e
         return;
     }
     log_status(log, "");
-    log_init(&own, rc == ERR_PEER ? -1 : log->terminal_fd < 0 ? terminal_fd : log->terminal_fd, r->world->size == 1 ? -1 : log->rank);
+    log_init(&own,
+             rc == ERR_PEER         ? -1
+             : log->terminal_fd < 0 ? terminal_fd
+                                    : log->terminal_fd,
+             r->world->size == 1 ? -1 : log->rank);
     own.file_fd = log->file_fd;
     log_error(&own, "%s", e->message);
     own.file_fd = -1; /* the rank's log closes it */
@@ -100,10 +105,16 @@ static void *rank_main(void *arg)
 {
     struct rank *r = arg;
     const char *log_rank = getenv("LOG_RANK");
-    bool is_shown = metrics_rank_is_shown(log_rank, r->world->rank), is_terminal = environment_number("CTITAN_TERMINAL", isatty(STDOUT_FILENO));
+    bool is_shown = metrics_rank_is_shown(log_rank, r->world->rank),
+         is_terminal = environment_number("CTITAN_TERMINAL", isatty(STDOUT_FILENO));
     int terminal_fd = r->is_alone ? dup(STDERR_FILENO) : STDERR_FILENO;
-    struct trainer_spec spec = {.cfg = r->cfg, .world = r->world, .signals = r->signals, .log_rank = log_rank,
-                                .n_arguments = r->job->n_arguments, .arguments = r->job->arguments, .is_dry = r->is_dry,
+    struct trainer_spec spec = {.cfg = r->cfg,
+                                .world = r->world,
+                                .signals = r->signals,
+                                .log_rank = log_rank,
+                                .n_arguments = r->job->n_arguments,
+                                .arguments = r->job->arguments,
+                                .is_dry = r->is_dry,
                                 .started_ns = r->job->started_ns};
     struct trainer *t = mem_zalloc(1, sizeof *t);
     struct log *log = &r->log;
@@ -128,7 +139,8 @@ static void *rank_main(void *arg)
 
         r->has_left_sinks = !trainer_close_sinks(t); /* every rank has delivered before any rank leaves */
         if (r->world->rank == 0) record(t, rc, &e);
-        if (!r->has_failed && comm_barrier(r->world, "leave together", &late)) tell(log, r, ERR_PEER, &late, terminal_fd);
+        if (!r->has_failed && comm_barrier(r->world, "leave together", &late))
+            tell(log, r, ERR_PEER, &late, terminal_fd);
         trainer_close(t);
     }
     mem_free(t);
@@ -242,8 +254,12 @@ err_t job_run(struct job *j, struct error *e)
 
     strftime(stamp, sizeof stamp, "%Y%m%d-%H%M%S", localtime_r(&now, &tm));
     for (int i = 0; i < n && !rc; i++)
-        ranks[i] = (struct rank){.job = j, .cfg = j->cfg, .signals = &signals, .stamp = given && given[0] ? given : stamp,
-                                 .is_dry = j->cfg->comm.mode == CONFIG_COMM_FAKE, .is_alone = !is_local};
+        ranks[i] = (struct rank){.job = j,
+                                 .cfg = j->cfg,
+                                 .signals = &signals,
+                                 .stamp = given && given[0] ? given : stamp,
+                                 .is_dry = j->cfg->comm.mode == CONFIG_COMM_FAKE,
+                                 .is_alone = !is_local};
     if (!rc) rc = is_local ? run_local(j, ranks, n, &options, e) : run_one(j, ranks, &options, e);
     signals_restore(&signals);
     for (int i = 0; i < n && ranks; i++) has_left_sinks |= ranks[i].has_left_sinks;

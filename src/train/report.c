@@ -11,8 +11,8 @@
 
 enum { N_HPARAMS = 8 };
 
-/* What the sinks borrow. It stays until the last writer has ended: one that hangs is not waited for, and may come back when the trainer is
- * gone. */
+/* What the sinks borrow. It stays until the last writer has ended: one that hangs is not waited for, and may come back
+ * when the trainer is gone. */
 struct trainer_sinks {
     struct arena arena;
     atomic_int n_holders; /* the trainer, and sinks that have not ended */
@@ -56,7 +56,10 @@ static err_t create_sinks(struct trainer *t, struct trainer_sinks *o, struct sin
 
 static void fill_hparams(const struct config *c, const char *flavor, struct tfevents_hparam out[N_HPARAMS])
 {
-#define NUMBER(option) {.name = #option, .kind = TFEVENTS_NUMBER, .number = (double)c->option}
+#define NUMBER(option)                                                                                                 \
+    {                                                                                                                  \
+        .name = #option, .kind = TFEVENTS_NUMBER, .number = (double)c->option                                          \
+    }
     const struct tfevents_hparam hparams[N_HPARAMS] = {
         {.name = "model.flavor", .kind = TFEVENTS_TEXT, .text = flavor},
         NUMBER(optimizer.lr),
@@ -81,8 +84,11 @@ static err_t add_tensorboard(struct trainer *t, struct trainer_sinks *o, struct 
     if (folder && o->has_own) folder = arena_printf(&o->arena, "%s/rank_%d", folder, t->mesh.world->rank);
     config_print(t->cfg, false, &o->config_text);
     fill_hparams(t->cfg, flavor, o->hparams);
-    o->tfevents = (struct tfevents_options){.folder = folder, .run = o->run_id,
-                                            .first_step = t->step + 1, .config_text = str_text(&o->config_text), .hparams = o->hparams,
+    o->tfevents = (struct tfevents_options){.folder = folder,
+                                            .run = o->run_id,
+                                            .first_step = t->step + 1,
+                                            .config_text = str_text(&o->config_text),
+                                            .hparams = o->hparams,
                                             .n_hparams = N_HPARAMS};
     if (!folder || !flavor) return FAIL(e, ERR_MEMORY, "out of memory for the TensorBoard sink");
     if (o->has_own) {
@@ -116,7 +122,8 @@ err_t trainer_open_sinks(struct trainer *t, struct error *e)
     o->is_speaker = t->mesh.world->rank == speaking_rank(t);
     o->has_own = t->cfg->metrics.save_for_all_ranks;
     rc = create_sinks(t, o, &t->sinks, e);
-    o->console = (struct console_options){.log = t->spec.log, .use_colour = t->spec.is_terminal && !t->cfg->metrics.disable_color_printing,
+    o->console = (struct console_options){.log = t->spec.log,
+                                          .use_colour = t->spec.is_terminal && !t->cfg->metrics.disable_color_printing,
                                           .total_steps = t->cfg->training.steps};
     if (!rc && o->is_speaker) rc = sinks_add(t->sinks, &sink_ops_console, &o->console, e);
     if (rc || t->spec.is_dry) return rc;
@@ -174,7 +181,8 @@ err_t trainer_publish(struct trainer *t, struct error *e)
     return rc;
 }
 
-/* Is the rank with the step lines not shown, and is this one the first that is? (Rank 0 where none is: its file has the warning.) */
+/* Is the rank with the step lines not shown, and is this one the first that is? (Rank 0 where none is: its file has the
+ * warning.) */
 static bool must_warn_of_hidden_lines(const struct trainer *t, int speaker)
 {
     int first = 0;
@@ -192,16 +200,17 @@ void trainer_announce(struct trainer *t)
     int speaker = speaking_rank(t);
 
     mesh_describe(&t->mesh.shape, &mesh);
-    log_info(log, "run %s, segment %d: model %s %s, %lld parameters", t->start.run_id, t->start.segment, m->spec.family, m->spec.flavor,
-             (long long)model_parameters(m));
+    log_info(log, "run %s, segment %d: model %s %s, %lld parameters", t->start.run_id, t->start.segment, m->spec.family,
+             m->spec.flavor, (long long)model_parameters(m));
     log_info(log, "mesh: %s; device %s, %d threads a rank, kernels %s, %s", str_text(&mesh), t->device->properties.name,
              t->device->properties.threads, t->kernels->level, dtype_name(t->type));
     log_info(log, "data: %s, %lld tokens, %lld sequences of %lld an epoch%s", token_cache_name(t->tokens),
-             (long long)token_cache_tokens(t->tokens), (long long)loader_samples(t->loader), (long long)t->cfg->training.seq_len,
-             t->data.used_fallback ? " (training.dataset_fallback)" : "");
+             (long long)token_cache_tokens(t->tokens), (long long)loader_samples(t->loader),
+             (long long)t->cfg->training.seq_len, t->data.used_fallback ? " (training.dataset_fallback)" : "");
     if (t->step < t->cfg->training.steps)
-        log_info(log, "training steps %lld to %lld, %lld sequences a step in %d microbatches a rank", (long long)t->step + 1,
-                 (long long)t->cfg->training.steps, (long long)t->cfg->training.global_batch_size, t->n_microbatches);
+        log_info(log, "training steps %lld to %lld, %lld sequences a step in %d microbatches a rank",
+                 (long long)t->step + 1, (long long)t->cfg->training.steps,
+                 (long long)t->cfg->training.global_batch_size, t->n_microbatches);
     if (must_warn_of_hidden_lines(t, speaker)) {
         metrics_rank_warning(&warning, t->spec.log_rank, speaker, t->spec.n_arguments, t->spec.arguments);
         log_warning(log, "%s", str_text(&warning));
@@ -212,6 +221,10 @@ void trainer_announce(struct trainer *t)
 
 struct microbatch microbatch_of(const struct batch *b)
 {
-    return (struct microbatch){.sequences = b->rows, .length = b->seq_len, .tokens = b->tokens, .labels = b->labels,
-                               .positions = b->positions, .document_start = b->document_start};
+    return (struct microbatch){.sequences = b->rows,
+                               .length = b->seq_len,
+                               .tokens = b->tokens,
+                               .labels = b->labels,
+                               .positions = b->positions,
+                               .document_start = b->document_start};
 }

@@ -44,8 +44,7 @@ static err_t refuse(struct run *r, const char *path, struct error *e)
     err_t rc;
 
     if (io_read_file(path, &text, NULL) || !text.length) str_add(&text, "(no details)");
-    rc = FAIL(e, ERR_BUSY,
-              "%s is in use by a live run (%s): stop it first, or set job.dump_folder to another folder",
+    rc = FAIL(e, ERR_BUSY, "%s is in use by a live run (%s): stop it first, or set job.dump_folder to another folder",
               r->dump_folder, str_text(&text));
     str_release(&text);
     return rc;
@@ -126,16 +125,12 @@ err_t run_open(struct run *r, const char *dump_folder, struct error *e)
 
 void run_close(struct run *r)
 {
-    if (r->lock_fd_plus_one)
-        close(r->lock_fd_plus_one - 1); /* drops the lock; the file stays, its text is harmless */
+    if (r->lock_fd_plus_one) close(r->lock_fd_plus_one - 1); /* drops the lock; the file stays, its text is harmless */
     arena_release(&r->arena);
     memset(r, 0, sizeof *r);
 }
 
-char *run_former_folder(struct run *r)
-{
-    return io_join(&r->arena, r->dump_folder, "runs");
-}
+char *run_former_folder(struct run *r) { return io_join(&r->arena, r->dump_folder, "runs"); }
 
 /* Moves <dump>/<name>, if it is there, to <target>/<name>, or to name-2.. where that is taken. */
 static err_t move_record(struct run *r, const char *name, const char *target, struct error *e)
@@ -198,8 +193,7 @@ static err_t add_segment(struct run *r, const struct run_start *start, struct er
     if (!all || !hosts) return no_memory(r, e);
     for (int i = n - 1; i >= 0; i--) {
         all[i] = r->info.segments[i];
-        if (all[i].tb_folder[0])
-            tb_folder = all[i].tb_folder; /* the first one that had any: the curve goes on there */
+        if (all[i].tb_folder[0]) tb_folder = all[i].tb_folder; /* the first one that had any: the curve goes on there */
     }
     for (int i = 0; i < start->n_hosts; i++) {
         hosts[i] = arena_strdup(&r->arena, start->hosts[i]);
@@ -228,11 +222,10 @@ err_t run_begin(struct run *r, const struct run_start *start, struct error *e)
 
     r->is_resumed = start->resume_step >= 0;
     if (r->is_resumed && start->refusal)
-        return FAIL(
-            e, ERR_CONFIG,
-            "%s holds checkpoints of run %s that this start cannot go on from: %s; set job.dump_folder to "
-            "another folder, or change the configuration back",
-            r->dump_folder, r->former.id, start->refusal);
+        return FAIL(e, ERR_CONFIG,
+                    "%s holds checkpoints of run %s that this start cannot go on from: %s; set job.dump_folder to "
+                    "another folder, or change the configuration back",
+                    r->dump_folder, r->former.id, start->refusal);
     if (r->is_resumed && !r->former.id[0])
         return FAIL(e, ERR_MISSING, "there is no run to resume in %s: it has no run.json", r->dump_folder);
     if (r->is_resumed) {
@@ -252,8 +245,7 @@ err_t run_begin(struct run *r, const struct run_start *start, struct error *e)
     return rc ? rc : write_info(r, e);
 }
 
-err_t run_record(struct run *r, enum run_status status, int64_t last_step, const char *reason,
-                 struct error *e)
+err_t run_record(struct run *r, enum run_status status, int64_t last_step, const char *reason, struct error *e)
 {
     r->info.status = status;
     r->info.last_step = last_step;

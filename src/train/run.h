@@ -26,10 +26,10 @@
 
 enum { RUN_ID_LENGTH = 8, RUN_VERSION = 1 };
 
-#define RUN_STATUSES(X)                                                                                      \
-    X(RUN_RUNNING, "running") /* or killed without a word, when nobody holds the lock */                     \
-    X(RUN_FINISHED, "finished")                                                                              \
-    X(RUN_STOPPED, "stopped") /* on request */                                                               \
+#define RUN_STATUSES(X)                                                                                                \
+    X(RUN_RUNNING, "running") /* or killed without a word, when nobody holds the lock */                               \
+    X(RUN_FINISHED, "finished")                                                                                        \
+    X(RUN_STOPPED, "stopped") /* on request */                                                                         \
     X(RUN_FAILED, "failed")
 
 enum run_status {
@@ -42,10 +42,10 @@ const char *run_status_name(enum run_status status);
 
 /* One start of the run. */
 struct run_segment {
-    const char *start;     /* UTC, ISO 8601 */
+    const char *start;       /* UTC, ISO 8601 */
     const char *description; /* job.description; "" = none */
-    int64_t first_step;    /* the first step this segment does */
-    const char *tb_folder; /* relative to the dump folder; "" = none */
+    int64_t first_step;      /* the first step this segment does */
+    const char *tb_folder;   /* relative to the dump folder; "" = none */
     const char *const *hosts;
     int n_hosts;
     int world;
@@ -77,7 +77,7 @@ struct run {
 
 /* What this start is. */
 struct run_start {
-    const char *model; /* "llama3/debugmodel" */
+    const char *model;       /* "llama3/debugmodel" */
     const char *description; /* for people; NULL = none */
     const char *config_hash;
     const char *binary;
@@ -85,9 +85,8 @@ struct run_start {
     const char *const *hosts;
     int n_hosts;
     int world;
-    int64_t
-        resume_step; /* >= 0: step of the checkpoint of former.id to go on from; -1: none, hence a new run */
-    int64_t first_step; /* that this start does; 0 = resume_step + 1, or 1 for a new run */
+    int64_t resume_step; /* >= 0: step of the checkpoint of former.id to go on from; -1: none, hence a new run */
+    int64_t first_step;  /* that this start does; 0 = resume_step + 1, or 1 for a new run */
     const char *refusal; /* why that checkpoint cannot be resumed (another model, ..); NULL = it can */
 };
 

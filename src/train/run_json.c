@@ -12,10 +12,7 @@ static const char *const status_names[] = {
 #undef X
 };
 
-const char *run_status_name(enum run_status status)
-{
-    return status_names[status];
-}
+const char *run_status_name(enum run_status status) { return status_names[status]; }
 
 void run_write(const struct run_info *info, struct str *out)
 {
@@ -56,8 +53,7 @@ static err_t no_memory(const char *path, struct error *e)
     return FAIL(e, ERR_MEMORY, "out of memory while reading %s", path);
 }
 
-static err_t read_segment(struct run_segment *s, json_t *v, struct arena *a, const char *path,
-                          struct error *e)
+static err_t read_segment(struct run_segment *s, json_t *v, struct arena *a, const char *path, struct error *e)
 {
     const char *start, *description, *tb_folder, *config_hash, *binary, **hosts;
     json_int_t first_step, world;
@@ -65,13 +61,12 @@ static err_t read_segment(struct run_segment *s, json_t *v, struct arena *a, con
     json_t *list, *host;
     size_t i;
 
-    if (json_unpack_ex(v, &why, 0, "{s:s, s:s, s:I, s:s, s:o, s:I, s:s, s:s}", "start", &start, "description", &description,
-                       "first_step", &first_step, "tb_folder", &tb_folder, "hosts", &list, "world", &world, "config_hash",
-                       &config_hash, "binary", &binary))
+    if (json_unpack_ex(v, &why, 0, "{s:s, s:s, s:I, s:s, s:o, s:I, s:s, s:s}", "start", &start, "description",
+                       &description, "first_step", &first_step, "tb_folder", &tb_folder, "hosts", &list, "world",
+                       &world, "config_hash", &config_hash, "binary", &binary))
         return FAIL(e, ERR_FORMAT, "%s: segments: %s", path, why.text);
     if (first_step < 0 || world < 1 || world > INT32_MAX || !json_is_array(list))
-        return FAIL(e, ERR_FORMAT,
-                    "%s: segments: first_step or world is out of range, or hosts is not a list", path);
+        return FAIL(e, ERR_FORMAT, "%s: segments: first_step or world is out of range, or hosts is not a list", path);
     hosts = arena_array(a, json_array_size(list) + 1, sizeof *hosts);
     if (!hosts) return no_memory(path, e);
     json_array_foreach(list, i, host)
@@ -104,17 +99,16 @@ static err_t read_root(struct run_info *out, json_t *root, struct arena *a, cons
     if (json_unpack_ex(root, &why, 0, "{s:I}", "ctitan_run", &version))
         return FAIL(e, ERR_FORMAT, "%s: not a record of a run: %s", path, why.text);
     if (version != RUN_VERSION)
-        return FAIL(e, ERR_FORMAT, "%s: format version %lld, this program reads version %d", path,
-                    (long long)version, RUN_VERSION);
-    if (json_unpack_ex(root, &why, 0, "{s:s, s:s, s:s, s:s, s:I, s:o}", "id", &id, "model", &model, "status",
-                       &status, "reason", &reason, "last_step", &last_step, "segments", &segments))
+        return FAIL(e, ERR_FORMAT, "%s: format version %lld, this program reads version %d", path, (long long)version,
+                    RUN_VERSION);
+    if (json_unpack_ex(root, &why, 0, "{s:s, s:s, s:s, s:s, s:I, s:o}", "id", &id, "model", &model, "status", &status,
+                       "reason", &reason, "last_step", &last_step, "segments", &segments))
         return FAIL(e, ERR_FORMAT, "%s: %s", path, why.text);
     while (k < RUN_STATUS_COUNT && strcmp(status_names[k], status) != 0) k++;
     if (strlen(id) != RUN_ID_LENGTH || strspn(id, "abcdefghijklmnopqrstuvwxyz0123456789") != RUN_ID_LENGTH ||
         k == RUN_STATUS_COUNT || last_step < 0 || !json_is_array(segments))
-        return FAIL(e, ERR_FORMAT,
-                    "%s: id '%s', status '%s' or last_step is out of range, or segments is not a list", path,
-                    id, status);
+        return FAIL(e, ERR_FORMAT, "%s: id '%s', status '%s' or last_step is out of range, or segments is not a list",
+                    path, id, status);
     memcpy(out->id, id, RUN_ID_LENGTH + 1);
     out->model = arena_strdup(a, model);
     out->status = (enum run_status)k;
@@ -132,8 +126,7 @@ static err_t read_root(struct run_info *out, json_t *root, struct arena *a, cons
     return ERR_NONE;
 }
 
-err_t run_parse(struct run_info *out, struct arena *a, const char *text, size_t n, const char *path,
-                struct error *e)
+err_t run_parse(struct run_info *out, struct arena *a, const char *text, size_t n, const char *path, struct error *e)
 {
     json_error_t why;
     json_t *root;

@@ -45,10 +45,7 @@ void signals_restore(struct signals *s)
     s->installed = false;
 }
 
-int signals_pending(const struct signals *s)
-{
-    return s ? atomic_load(&s->pending) : 0;
-}
+int signals_pending(const struct signals *s) { return s ? atomic_load(&s->pending) : 0; }
 
 const char *signals_name(int signal_number)
 {

@@ -34,7 +34,9 @@ static unsigned parts_wanted(const struct config *cfg, struct error *e, err_t *r
         if (checkpoint_part_parse(name, &part))
             parts &= ~(unsigned)part;
         else
-            *rc = FAIL(e, ERR_CONFIG, "checkpoint.exclude_from_loading=%s: it takes optimizer, lr_scheduler, dataloader, train_state", name);
+            *rc = FAIL(e, ERR_CONFIG,
+                       "checkpoint.exclude_from_loading=%s: it takes optimizer, lr_scheduler, dataloader, train_state",
+                       name);
     }
     return parts;
 }
@@ -80,22 +82,27 @@ struct question {
 };
 
 /* The text and its tokenizer, which a checkpoint's cursor and parameters belong to. */
-static void compare_text(const struct question *q, const struct checkpoint_state *then, unsigned parts, struct config_problems *problems,
-                         struct str *told)
+static void compare_text(const struct question *q, const struct checkpoint_state *then, unsigned parts,
+                         struct config_problems *problems, struct str *told)
 {
     const struct token_cache_header *now = q->text;
 
     if (!now) return;
     if ((parts & CHECKPOINT_PART_DATA) && then->step > 0 && then->data_hash && then->data_hash != now->content_hash)
-        config_problem(problems, "the text that training.dataset names has changed since: the place in it where the run was means nothing "
-                       "now. Put the files back, or begin the new text with checkpoint.exclude_from_loading=dataloader");
+        config_problem(
+            problems,
+            "the text that training.dataset names has changed since: the place in it where the run was means nothing "
+            "now. Put the files back, or begin the new text with checkpoint.exclude_from_loading=dataloader");
     else if (then->tokenizer_hash && then->tokenizer_hash != now->tokenizer_hash)
-        str_addf(told, "training.tokenizer=%s is another tokenizer than the checkpoint's: the same ids stand for other texts\n",
-                 q->cfg->training.tokenizer);
+        str_addf(
+            told,
+            "training.tokenizer=%s is another tokenizer than the checkpoint's: the same ids stand for other texts\n",
+            q->cfg->training.tokenizer);
 }
 
 /* ERR_CONFIG if the checkpoint cannot be gone on from; what changes the curve is told. */
-static err_t compare(const struct question *q, const char *path, enum config_earlier earlier, unsigned parts, struct error *e)
+static err_t compare(const struct question *q, const char *path, enum config_earlier earlier, unsigned parts,
+                     struct error *e)
 {
     struct config_problems problems = {0};
     struct str told = {0};
@@ -111,8 +118,9 @@ static err_t compare(const struct question *q, const char *path, enum config_ear
     }
     if (!rc && problems.n)
         rc = FAIL(e, ERR_CONFIG,
-                  "the checkpoint %s was made with another configuration:\n%s\nUse its values, another job.dump_folder, or %s", path,
-                  str_text(&problems.text),
+                  "the checkpoint %s was made with another configuration:\n%s\nUse its values, another "
+                  "job.dump_folder, or %s",
+                  path, str_text(&problems.text),
                   q->run->former.id[0] ? "checkpoint.enable=false" : "checkpoint.initial_load_model_only=true");
     manifest_release(&m);
     config_problems_release(&problems);
@@ -128,20 +136,28 @@ static err_t check_request(const struct question *q, const struct checkpoint_fou
     err_t rc;
 
     if (c->create_seed_checkpoint && found->step > 0)
-        return FAIL(e, ERR_CONFIG, "checkpoint.create_seed_checkpoint: %s is a checkpoint of a run that has begun; make the seed in another "
-                    "job.dump_folder", found->path);
+        return FAIL(
+            e, ERR_CONFIG,
+            "checkpoint.create_seed_checkpoint: %s is a checkpoint of a run that has begun; make the seed in another "
+            "job.dump_folder",
+            found->path);
     if (c->load_step < 0 || !c->load_only) return ERR_NONE;
     newest = mem_zalloc(1, sizeof *newest);
-    rc = newest ? checkpoint_find(q->folder, -1, q->run->former.id, newest, NULL, e) : FAIL(e, ERR_MEMORY, "out of memory");
+    rc = newest ? checkpoint_find(q->folder, -1, q->run->former.id, newest, NULL, e)
+                : FAIL(e, ERR_MEMORY, "out of memory");
     if (!rc && newest->step > found->step)
-        rc = FAIL(e, ERR_CONFIG, "checkpoint.load_only=true, which saves nothing, cannot go back to step %lld of a run that has step %lld: its "
+        rc = FAIL(e, ERR_CONFIG,
+                  "checkpoint.load_only=true, which saves nothing, cannot go back to step %lld of a run that has step "
+                  "%lld: its "
                   "metrics would have a gap. Use another job.dump_folder with checkpoint.initial_load_path=%s and "
-                  "checkpoint.initial_load_model_only=false", (long long)found->step, (long long)newest->step, found->path);
+                  "checkpoint.initial_load_model_only=false",
+                  (long long)found->step, (long long)newest->step, found->path);
     mem_free(newest);
     return rc;
 }
 
-static err_t resume_from(struct train_start *s, const struct question *q, const struct checkpoint_found *found, struct error *e)
+static err_t resume_from(struct train_start *s, const struct question *q, const struct checkpoint_found *found,
+                         struct error *e)
 {
     err_t rc = check_request(q, found, e);
 
@@ -149,12 +165,14 @@ static err_t resume_from(struct train_start *s, const struct question *q, const 
     s->is_resumed = true;
     s->step = found->step;
     snprintf(s->load_path, sizeof s->load_path, "%s", found->path);
-    if (s->step >= q->cfg->training.steps) s->load_parts &= ~(unsigned)CHECKPOINT_PART_OPTIMIZER; /* it is done: nothing is trained */
+    if (s->step >= q->cfg->training.steps)
+        s->load_parts &= ~(unsigned)CHECKPOINT_PART_OPTIMIZER; /* it is done: nothing is trained */
     return compare(q, s->load_path, CONFIG_EARLIER_RUN, s->load_parts, e);
 }
 
 /* A new run starts from somebody's checkpoint. */
-static err_t start_from(struct train_start *s, const struct question *q, const struct checkpoint_found *found, struct error *e)
+static err_t start_from(struct train_start *s, const struct question *q, const struct checkpoint_found *found,
+                        struct error *e)
 {
     char parent[START_PATH_BYTES + 3], own[PATH_MAX], other[PATH_MAX];
     bool only_model = q->cfg->checkpoint.initial_load_model_only;
@@ -164,8 +182,11 @@ static err_t start_from(struct train_start *s, const struct question *q, const s
     snprintf(s->load_path, sizeof s->load_path, "%s", found->path);
     snprintf(parent, sizeof parent, "%s/..", found->path);
     if (realpath(parent, other) && realpath(q->folder, own) && strcmp(own, other) == 0)
-        return FAIL(e, ERR_CONFIG, "checkpoint.initial_load_path=%s lies where this new run puts its own checkpoints, and would be moved aside; "
-                    "use another job.dump_folder or checkpoint.folder", q->cfg->checkpoint.initial_load_path);
+        return FAIL(e, ERR_CONFIG,
+                    "checkpoint.initial_load_path=%s lies where this new run puts its own checkpoints, and would be "
+                    "moved aside; "
+                    "use another job.dump_folder or checkpoint.folder",
+                    q->cfg->checkpoint.initial_load_path);
     return compare(q, s->load_path, only_model ? CONFIG_EARLIER_PARAMETERS : CONFIG_EARLIER_RUN, s->load_parts, e);
 }
 
@@ -183,7 +204,8 @@ static err_t find_checkpoint(struct train_start *s, const struct question *q, st
     if (q->run->former.id[0] && io_is_folder(q->folder))
         rc = checkpoint_find(q->folder, c->load_step, q->run->former.id, found, &notes, e);
     else if (c->load_step >= 0)
-        rc = FAIL(e, ERR_MISSING, "checkpoint.load_step=%lld: there is no run with checkpoints in %s", (long long)c->load_step, q->folder);
+        rc = FAIL(e, ERR_MISSING, "checkpoint.load_step=%lld: there is no run with checkpoints in %s",
+                  (long long)c->load_step, q->folder);
     if (!rc && found->step >= 0) {
         rc = resume_from(s, q, found, e);
     } else if (!rc && c->initial_load_path[0]) {
@@ -231,9 +253,16 @@ static err_t begin(struct train_start *s, const struct question *q, struct error
 {
     const struct config *cfg = q->cfg;
     char model[128], hash[24];
-    struct run_start begin = {.model = model, .description = cfg->job.description, .config_hash = hash, .binary = CTITAN_VERSION,
-                              .tb_folder = s->tb_folder, .hosts = q->hosts->names, .n_hosts = q->hosts->n, .world = q->hosts->world_size,
-                              .resume_step = s->is_resumed ? s->step : -1, .first_step = s->step + 1};
+    struct run_start begin = {.model = model,
+                              .description = cfg->job.description,
+                              .config_hash = hash,
+                              .binary = CTITAN_VERSION,
+                              .tb_folder = s->tb_folder,
+                              .hosts = q->hosts->names,
+                              .n_hosts = q->hosts->n,
+                              .world = q->hosts->world_size,
+                              .resume_step = s->is_resumed ? s->step : -1,
+                              .first_step = s->step + 1};
     struct str notes = {0};
     char *runs;
     err_t rc;
@@ -244,7 +273,8 @@ static err_t begin(struct train_start *s, const struct question *q, struct error
     if (rc) return rc;
     if (!s->is_resumed && cfg->checkpoint.enable && io_is_folder(q->folder)) {
         runs = run_former_folder(q->run);
-        rc = runs ? checkpoint_set_aside(q->folder, q->run->info.id, runs, &notes, e) : FAIL(e, ERR_MEMORY, "out of memory");
+        rc = runs ? checkpoint_set_aside(q->folder, q->run->info.id, runs, &notes, e)
+                  : FAIL(e, ERR_MEMORY, "out of memory");
     } else if (s->is_resumed && cfg->checkpoint.load_step >= 0 && !cfg->checkpoint.load_only) {
         /* the line of training after that step is given up now: a next start must not take it for the newest */
         rc = checkpoint_supersede(NULL, q->folder, q->run->info.id, s->step, &notes, e);
@@ -256,12 +286,13 @@ static err_t begin(struct train_start *s, const struct question *q, struct error
     return rc;
 }
 
-/* After a resume from before the last logged step, run.jsonl goes back to the checkpoint. Was the run stopped before the validation that is
- * due after that step, it is made up for. */
+/* After a resume from before the last logged step, run.jsonl goes back to the checkpoint. Was the run stopped before
+ * the validation that is due after that step, it is made up for. */
 static err_t rewind_log(struct train_start *s, const struct question *q, struct error *e)
 {
     struct arena a = {0};
-    char *path = io_join(&a, q->cfg->job.dump_folder, "run.jsonl"), *superseded = io_join(&a, q->cfg->job.dump_folder, "superseded.jsonl");
+    char *path = io_join(&a, q->cfg->job.dump_folder, "run.jsonl"),
+         *superseded = io_join(&a, q->cfg->job.dump_folder, "superseded.jsonl");
     int64_t n_cut = 0;
     bool is_validated = true;
     err_t rc = path && superseded ? ERR_NONE : FAIL(e, ERR_MEMORY, "out of memory");
@@ -269,7 +300,9 @@ static err_t rewind_log(struct train_start *s, const struct question *q, struct 
     if (!rc && s->is_resumed) rc = jsonl_rewind(path, s->step, superseded, &n_cut, e);
     if (!rc && s->is_resumed && s->step > 0 && q->cfg->validation.enable)
         rc = jsonl_has(path, s->step, metric_table[METRIC_VALIDATION_LOSS].tag, &is_validated, e);
-    if (!rc && n_cut) log_info(q->log, "%lld lines of run.jsonl after step %lld moved to superseded.jsonl", (long long)n_cut, (long long)s->step);
+    if (!rc && n_cut)
+        log_info(q->log, "%lld lines of run.jsonl after step %lld moved to superseded.jsonl", (long long)n_cut,
+                 (long long)s->step);
     s->lacks_validation = !is_validated;
     arena_release(&a);
     return rc;
@@ -307,7 +340,9 @@ err_t train_start_decide(struct train_start *s, struct run *run, const struct co
         snprintf(d->message, sizeof d->message, "%s", own.message);
     }
     if (!rc) rc = comm_broadcast(mesh->world, "start of the run", d, sizeof *d, 0, NULL, e);
-    if (!rc && d->rc) rc = FAIL(e, mesh->world->rank == 0 ? d->rc : ERR_PEER, "%s%s", mesh->world->rank ? "rank 0: " : "", d->message);
+    if (!rc && d->rc)
+        rc =
+            FAIL(e, mesh->world->rank == 0 ? d->rc : ERR_PEER, "%s%s", mesh->world->rank ? "rank 0: " : "", d->message);
     if (!rc) *s = d->start;
     arena_release(&hosts.arena);
     mem_free(d);

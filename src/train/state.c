@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Between the trainer and its checkpoints: which tensors there are, and where the run stands. Device memory is host memory here. */
+/* Between the trainer and its checkpoints: which tensors there are, and where the run stands. Device memory is host
+ * memory here. */
 #include <stdio.h>
 #include <string.h>
 
@@ -15,12 +16,18 @@ struct tensor_list {
     int n;
 };
 
-static void add(struct tensor_list *l, const struct parameter *p, const char *suffix, enum checkpoint_kind kind, enum dtype type, void *data)
+static void add(struct tensor_list *l, const struct parameter *p, const char *suffix, enum checkpoint_kind kind,
+                enum dtype type, void *data)
 {
     struct checkpoint_tensor *c = &l->items[l->n];
 
-    *c = (struct checkpoint_tensor){.name = suffix[0] ? arena_printf(&l->arena, "%s.%s", p->name, suffix) : p->name, .kind = kind,
-                                    .type = type, .n_dims = p->n_dims, .first_row = p->shard_first, .n_rows = p->shard_rows, .data = data};
+    *c = (struct checkpoint_tensor){.name = suffix[0] ? arena_printf(&l->arena, "%s.%s", p->name, suffix) : p->name,
+                                    .kind = kind,
+                                    .type = type,
+                                    .n_dims = p->n_dims,
+                                    .first_row = p->shard_first,
+                                    .n_rows = p->shard_rows,
+                                    .data = data};
     memcpy(c->dim, p->dim, sizeof c->dim);
     if (c->name) l->n++; /* out of memory shows as a short list */
 }
@@ -53,19 +60,20 @@ err_t trainer_tell_once(const struct trainer *t, struct error *e)
 
 void trainer_be_patient(struct trainer *t, bool is_patient)
 {
-    comm_set_timeout(t->mesh.world, (double)(is_patient ? t->cfg->comm.init_timeout_seconds : t->cfg->comm.train_timeout_seconds));
+    comm_set_timeout(t->mesh.world,
+                     (double)(is_patient ? t->cfg->comm.init_timeout_seconds : t->cfg->comm.train_timeout_seconds));
 }
 
 static void log_loaded(const struct trainer *t)
 {
     struct str left_out = {0};
 
-#define X(id, bit, text)                                                                                                                     \
+#define X(id, bit, text)                                                                                               \
     if (!(t->start.load_parts & id)) str_addf(&left_out, "%s" text, left_out.length ? ", " : "; not loaded: ");
     CHECKPOINT_PARTS(X)
 #undef X
-    log_info(t->spec.log, "loaded %s: step %lld, %lld tokens seen%s", t->start.load_path, (long long)t->step, (long long)t->start.tokens_seen,
-             str_text(&left_out));
+    log_info(t->spec.log, "loaded %s: step %lld, %lld tokens seen%s", t->start.load_path, (long long)t->step,
+             (long long)t->start.tokens_seen, str_text(&left_out));
     str_release(&left_out);
 }
 
@@ -97,10 +105,16 @@ static struct checkpoint_state state_of(const struct trainer *t)
     const struct token_cache_header *header = token_cache_header(t->tokens);
     struct data_cursor cursor = loader_cursor(t->loader);
 
-    return (struct checkpoint_state){.step = t->step, .tokens_seen = metrics_tokens_seen(t->metrics), .epoch = cursor.epoch,
-                                     .sample = cursor.sample, .data_hash = header ? header->content_hash : 0,
-                                     .tokenizer_hash = header ? header->tokenizer_hash : 0, .shuffle_seed = (uint64_t)t->cfg->debug.seed,
-                                     .seed = (uint64_t)t->cfg->debug.seed, .optimizer_step = t->optimizer.step, .schedule_step = t->schedule_step,
+    return (struct checkpoint_state){.step = t->step,
+                                     .tokens_seen = metrics_tokens_seen(t->metrics),
+                                     .epoch = cursor.epoch,
+                                     .sample = cursor.sample,
+                                     .data_hash = header ? header->content_hash : 0,
+                                     .tokenizer_hash = header ? header->tokenizer_hash : 0,
+                                     .shuffle_seed = (uint64_t)t->cfg->debug.seed,
+                                     .seed = (uint64_t)t->cfg->debug.seed,
+                                     .optimizer_step = t->optimizer.step,
+                                     .schedule_step = t->schedule_step,
                                      .unhealthy = !t->is_finite};
 }
 
@@ -116,18 +130,28 @@ err_t trainer_save(struct trainer *t, bool parameters_only, struct error *e)
 
     metrics_exclude_begin(t->metrics, TRACE_CHECKPOINT);
     trainer_be_patient(t, true); /* one rank's files may take much longer than another's */
-    trainer_flush_rows(t); /* a run killed after this checkpoint goes on from it: no earlier row may be lost */
-    for (int i = 0; i < AXIS_COUNT; i++) axes[i] = (struct checkpoint_axis){axis_name((enum axis)i), t->mesh.shape.degree[i]};
+    trainer_flush_rows(t);       /* a run killed after this checkpoint goes on from it: no earlier row may be lost */
+    for (int i = 0; i < AXIS_COUNT; i++)
+        axes[i] = (struct checkpoint_axis){axis_name((enum axis)i), t->mesh.shape.degree[i]};
     snprintf(model, sizeof model, "%s/%s", t->cfg->model.name, t->cfg->model.flavor);
     config_write_json(t->cfg, &config_json);
     rc = str_ok(&config_json, e);
     if (!rc) rc = list_tensors(t, &list, e);
     if (!rc) {
-        struct checkpoint_spec spec = {.folder = io_join(&a, t->cfg->job.dump_folder, t->cfg->checkpoint.folder), .run_id = t->start.run_id,
-                                       .model = model, .binary = CTITAN_VERSION, .config_json = str_text(&config_json), .axes = axes,
-                                       .n_axes = AXIS_COUNT, .state = state_of(t), .tensors = list.items, .n_tensors = list.n,
-                                       .is_writer = t->mesh.coordinate[AXIS_DP_REPLICATE] == 0, .parameters_only = parameters_only,
-                                       .keep_latest_k = (int)t->cfg->checkpoint.keep_latest_k, .log = t->spec.log};
+        struct checkpoint_spec spec = {.folder = io_join(&a, t->cfg->job.dump_folder, t->cfg->checkpoint.folder),
+                                       .run_id = t->start.run_id,
+                                       .model = model,
+                                       .binary = CTITAN_VERSION,
+                                       .config_json = str_text(&config_json),
+                                       .axes = axes,
+                                       .n_axes = AXIS_COUNT,
+                                       .state = state_of(t),
+                                       .tensors = list.items,
+                                       .n_tensors = list.n,
+                                       .is_writer = t->mesh.coordinate[AXIS_DP_REPLICATE] == 0,
+                                       .parameters_only = parameters_only,
+                                       .keep_latest_k = (int)t->cfg->checkpoint.keep_latest_k,
+                                       .log = t->spec.log};
 
         rc = spec.folder ? checkpoint_save(&spec, t->mesh.world, e) : FAIL(e, ERR_MEMORY, "out of memory while saving");
         arena_release(&list.arena);
@@ -137,6 +161,8 @@ err_t trainer_save(struct trainer *t, bool parameters_only, struct error *e)
     if (!rc) rc = comm_barrier(t->mesh.world, "checkpoint saved", e); /* rank 0 may still have removed older ones */
     if (t->step > t->start.step) trainer_be_patient(t, false);
     metrics_exclude_end(t->metrics);
-    if (!rc) log_info(t->spec.log, "saved checkpoint step-%lld in %.1f s", (long long)t->step, (double)(clock_ns() - began) * 1e-9);
+    if (!rc)
+        log_info(t->spec.log, "saved checkpoint step-%lld in %.1f s", (long long)t->step,
+                 (double)(clock_ns() - began) * 1e-9);
     return rc;
 }

@@ -34,17 +34,20 @@ static void release(struct trainer *t)
     }
 }
 
-/* Told at once, also between two logged steps, when numbers stop to be finite and when they are again; not at every step. */
+/* Told at once, also between two logged steps, when numbers stop to be finite and when they are again; not at every
+ * step. */
 static void note_health(struct trainer *t, const struct step_facts *facts)
 {
     bool is_finite = isfinite(facts->loss_sum) && isfinite(facts->grad_norm);
 
     if (t->is_finite && !is_finite)
         log_warning(t->spec.log,
-                    "step %lld: the loss or the gradient norm (%g) is not finite. Training goes on, checkpoints are marked unhealthy; a lower "
+                    "step %lld: the loss or the gradient norm (%g) is not finite. Training goes on, checkpoints are "
+                    "marked unhealthy; a lower "
                     "optimizer.lr or training.max_norm, from the last healthy checkpoint, may help",
                     (long long)facts->step, facts->grad_norm);
-    if (!t->is_finite && is_finite) log_info(t->spec.log, "step %lld: the loss and the gradient norm are finite again", (long long)facts->step);
+    if (!t->is_finite && is_finite)
+        log_info(t->spec.log, "step %lld: the loss and the gradient norm are finite again", (long long)facts->step);
     t->is_finite = is_finite;
 }
 
@@ -58,7 +61,9 @@ err_t train_step(struct trainer *t, struct error *e)
     release(t);
     trace_begin(&t->trace, TRACE_OPTIMIZER);
     if (!rc) rc = optimizer_gradient_norm(&t->optimizer, t->mesh.axis[AXIS_DP_SHARD], &facts.grad_norm, e);
-    if (!rc) rc = optimizer_step(&t->optimizer, facts.lr, optimizer_clip_factor(facts.grad_norm, t->cfg->training.max_norm), e);
+    if (!rc)
+        rc = optimizer_step(&t->optimizer, facts.lr, optimizer_clip_factor(facts.grad_norm, t->cfg->training.max_norm),
+                            e);
     trace_end(&t->trace);
     if (rc) return rc;
     t->step++;

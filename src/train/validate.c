@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* The loss on the validation text, forward only. Every rank runs equally many batches; the result is the same on every mesh. */
+/* The loss on the validation text, forward only. Every rank runs equally many batches; the result is the same on every
+ * mesh. */
 #include "train/trainer.h"
 
 static err_t pass(struct trainer *t, struct loader *loader, struct validation_facts *facts, struct error *e)
@@ -20,16 +21,23 @@ static err_t pass(struct trainer *t, struct loader *loader, struct validation_fa
         facts->n_tokens += batch->n_tokens;
         loader_release(loader, batch);
     }
-    if (!rc) rc = comm_all_reduce(t->mesh.batch, "count validation tokens", &facts->n_tokens, 1, DTYPE_INT64, COMM_SUM, NULL, e);
+    if (!rc)
+        rc = comm_all_reduce(t->mesh.batch, "count validation tokens", &facts->n_tokens, 1, DTYPE_INT64, COMM_SUM, NULL,
+                             e);
     return rc;
 }
 
 err_t train_validate(struct trainer *t, struct error *e)
 {
-    struct loader_spec spec = {.cache = t->validation_tokens, .seq_len = (int)t->cfg->validation.seq_len,
-                               .local_batch = (int)t->cfg->validation.local_batch_size, .n_microbatches = 1,
-                               .dp_rank = t->mesh.batch->rank, .dp_size = t->mesh.batch->size, .seed = (uint64_t)t->cfg->debug.seed,
-                               .document_mask = t->cfg->training.document_mask, .prefetch = 1};
+    struct loader_spec spec = {.cache = t->validation_tokens,
+                               .seq_len = (int)t->cfg->validation.seq_len,
+                               .local_batch = (int)t->cfg->validation.local_batch_size,
+                               .n_microbatches = 1,
+                               .dp_rank = t->mesh.batch->rank,
+                               .dp_size = t->mesh.batch->size,
+                               .seed = (uint64_t)t->cfg->debug.seed,
+                               .document_mask = t->cfg->training.document_mask,
+                               .prefetch = 1};
     struct validation_facts facts = {0};
     struct metric_row row, own;
     struct loader *loader = NULL;

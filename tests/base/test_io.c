@@ -225,10 +225,7 @@ static void test_advice(void **state)
     assert_non_null(strstr(e.message, "check the permissions"));
 }
 
-static void do_nothing(int number)
-{
-    (void)number;
-}
+static void do_nothing(int number) { (void)number; }
 
 struct interrupted {
     int fd;

@@ -46,10 +46,9 @@ static void test_layout(void **state)
     str_add_char(&s, '\n');
     json_open(&s, '{'); /* the next line begins anew */
     json_close(&s, '}');
-    assert_string_equal(
-        str_text(&s),
-        "{\"step\":-9223372036854775808,\"tokens\":18446744073709551615,\"tags\":[\"a,b\",null,true,"
-        "false,[],{},{\"x\":1}],\"loss\":0.5,\"none\":null,\"rank\":-1,\"last\":true}\n{}");
+    assert_string_equal(str_text(&s),
+                        "{\"step\":-9223372036854775808,\"tokens\":18446744073709551615,\"tags\":[\"a,b\",null,true,"
+                        "false,[],{},{\"x\":1}],\"loss\":0.5,\"none\":null,\"rank\":-1,\"last\":true}\n{}");
     str_release(&s);
 }
 
@@ -179,12 +178,8 @@ static void test_out_of_memory(void **state)
 
         mem_fault_arm(n);
         json_open(&s, '{');
-        json_key(
-            &s,
-            "a key that is longer than the first block of memory, so that each part must ask for more of it");
-        json_text(
-            &s,
-            "and a text of the same kind, with \"quotes\" and a line\nthat must be escaped, to the very end");
+        json_key(&s, "a key that is longer than the first block of memory, so that each part must ask for more of it");
+        json_text(&s, "and a text of the same kind, with \"quotes\" and a line\nthat must be escaped, to the very end");
         json_number(&s, 0.1);
         json_close(&s, '}');
         fired = mem_fault_fired();
@@ -199,10 +194,8 @@ static void test_out_of_memory(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_layout),        cmocka_unit_test(test_escapes),
-        cmocka_unit_test(test_any_bytes),
-        cmocka_unit_test(test_numbers),       cmocka_unit_test(test_numbers_read_back),
-        cmocka_unit_test(test_out_of_memory),
+        cmocka_unit_test(test_layout),  cmocka_unit_test(test_escapes),           cmocka_unit_test(test_any_bytes),
+        cmocka_unit_test(test_numbers), cmocka_unit_test(test_numbers_read_back), cmocka_unit_test(test_out_of_memory),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -77,10 +77,9 @@ static void test_two_dresses(void **state)
                    "^" STAMP "INFO - step 5\n" STAMP "WARNING - slow\n" STAMP "ERROR - lost\n" STAMP
                    "INFO - plain\n" STAMP "INFO - plain\n" STAMP "DEBUG - wanted now\n$");
     assert_matches(&s, "terminal",
-                   "^\\[rank3\\]: " STAMP "INFO - step 5\n\\[rank3\\]: " STAMP
-                   "WARNING - slow\n\\[rank3\\]: " STAMP "ERROR - lost\n\\[rank3\\]: " STAMP
-                   "INFO - plain\n\\[rank3\\]: " STAMP "INFO - \033\\[31mred\033\\[39m\n\\[rank3\\]: " STAMP
-                   "DEBUG - wanted now\n$");
+                   "^\\[rank3\\]: " STAMP "INFO - step 5\n\\[rank3\\]: " STAMP "WARNING - slow\n\\[rank3\\]: " STAMP
+                   "ERROR - lost\n\\[rank3\\]: " STAMP "INFO - plain\n\\[rank3\\]: " STAMP
+                   "INFO - \033\\[31mred\033\\[39m\n\\[rank3\\]: " STAMP "DEBUG - wanted now\n$");
     close_scene(&s);
 }
 
@@ -143,8 +142,7 @@ static void test_files(void **state)
     log_info(&s.log, "second");
     assert_int_equal(log_open_file(&s.log, temp_path(&s.t, "rank.log"), &e), ERR_NONE); /* appends */
     log_info(&s.log, "third");
-    assert_matches(&s, "rank.log",
-                   "^" STAMP "INFO - first\n" STAMP "INFO - still there\n" STAMP "INFO - third\n$");
+    assert_matches(&s, "rank.log", "^" STAMP "INFO - first\n" STAMP "INFO - still there\n" STAMP "INFO - third\n$");
     assert_matches(&s, "second.log", "^" STAMP "INFO - second\n$");
     close_scene(&s);
 }
@@ -235,11 +233,9 @@ static void test_many_threads(void **state)
 
     (void)state;
     open_scene(&s, 2);
-    for (int i = 0; i < THREADS; i++)
-        assert_int_equal(pthread_create(&threads[i], NULL, write_lines, &s.log), 0);
+    for (int i = 0; i < THREADS; i++) assert_int_equal(pthread_create(&threads[i], NULL, write_lines, &s.log), 0);
     for (int i = 0; i < 20; i++)
-        assert_int_equal(log_open_file(&s.log, temp_path(&s.t, i % 2 ? "rank.log" : "second.log"), &e),
-                         ERR_NONE);
+        assert_int_equal(log_open_file(&s.log, temp_path(&s.t, i % 2 ? "rank.log" : "second.log"), &e), ERR_NONE);
     for (int i = 0; i < THREADS; i++) pthread_join(threads[i], NULL);
     assert_int_equal(io_read_file(temp_path(&s.t, "rank.log"), &text, &e), ERR_NONE);
     assert_int_equal(io_read_file(temp_path(&s.t, "second.log"), &text, &e), ERR_NONE);
@@ -267,9 +263,8 @@ static void test_ranks_share_a_terminal(void **state)
 
     (void)state;
     open_scene(&s, 0);
-    assert_int_equal(
-        regcomp(&regex, "^\\[rank[0-9]\\]: " STAMP "INFO - [0-9]{10,99}\\|end$", REG_EXTENDED | REG_NOSUB),
-        0);
+    assert_int_equal(regcomp(&regex, "^\\[rank[0-9]\\]: " STAMP "INFO - [0-9]{10,99}\\|end$", REG_EXTENDED | REG_NOSUB),
+                     0);
     for (int i = 0; i < THREADS; i++) {
         log_init(&logs[i], s.log.terminal_fd, i);
         assert_int_equal(pthread_create(&threads[i], NULL, write_lines, &logs[i]), 0);

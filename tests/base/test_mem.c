@@ -164,9 +164,8 @@ static void test_arena_limits(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_sizes),        cmocka_unit_test(test_alignment),
-        cmocka_unit_test(test_text),         cmocka_unit_test(test_fault),
-        cmocka_unit_test(test_arena_pieces), cmocka_unit_test(test_arena_text),
+        cmocka_unit_test(test_sizes),        cmocka_unit_test(test_alignment),    cmocka_unit_test(test_text),
+        cmocka_unit_test(test_fault),        cmocka_unit_test(test_arena_pieces), cmocka_unit_test(test_arena_text),
         cmocka_unit_test(test_arena_limits),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -66,10 +66,7 @@ static void test_each_chunk_once(void **state)
 
 /* Kernels follow each other within microseconds: what a loop wrote is there when the next one starts, and for
  * the caller. */
-static void add_one(void *arg, int64_t chunk)
-{
-    ((struct loop *)arg)->value[chunk]++;
-}
+static void add_one(void *arg, int64_t chunk) { ((struct loop *)arg)->value[chunk]++; }
 
 static void mirror(void *arg, int64_t chunk)
 {
@@ -218,8 +215,7 @@ static void test_pools_side_by_side(void **state)
     pthread_t threads[3];
 
     (void)state;
-    for (int i = 0; i < 3; i++)
-        assert_int_equal(pthread_create(&threads[i], NULL, run_own_pool, &loops[i]), 0);
+    for (int i = 0; i < 3; i++) assert_int_equal(pthread_create(&threads[i], NULL, run_own_pool, &loops[i]), 0);
     for (int i = 0; i < 3; i++) {
         pthread_join(threads[i], NULL);
         for (int c = 0; c < 64; c++) assert_int_equal(loops[i].value[c], 300);

@@ -64,7 +64,8 @@ static void test_golden_bits(void **state)
     assert_int_equal(h, 0xbe5896126208488du);
 }
 
-/* Draws in a row are the same bits as one by one, wherever the row begins and however many attempts an element takes. */
+/* Draws in a row are the same bits as one by one, wherever the row begins and however many attempts an element takes.
+ */
 static void test_rows_of_normals(void **state)
 {
     struct rng_key key = rng_key_of(7, "rows");
@@ -95,10 +96,8 @@ static void test_below_is_unbiased(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_known_answers),
-        cmocka_unit_test(test_normal_moments_and_cut),
-        cmocka_unit_test(test_golden_bits),
-        cmocka_unit_test(test_rows_of_normals),
+        cmocka_unit_test(test_known_answers),     cmocka_unit_test(test_normal_moments_and_cut),
+        cmocka_unit_test(test_golden_bits),       cmocka_unit_test(test_rows_of_normals),
         cmocka_unit_test(test_below_is_unbiased),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

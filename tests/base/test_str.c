@@ -162,9 +162,8 @@ static void test_nearest(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_building),      cmocka_unit_test(test_growth),
-        cmocka_unit_test(test_out_of_memory), cmocka_unit_test(test_questions),
-        cmocka_unit_test(test_distance),      cmocka_unit_test(test_nearest),
+        cmocka_unit_test(test_building),  cmocka_unit_test(test_growth),   cmocka_unit_test(test_out_of_memory),
+        cmocka_unit_test(test_questions), cmocka_unit_test(test_distance), cmocka_unit_test(test_nearest),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

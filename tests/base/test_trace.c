@@ -31,8 +31,7 @@ static void test_names(void **state)
     assert_string_equal(trace_phase_name(TRACE_SINKS), "sinks");
     for (int a = 0; a < TRACE_PHASE_COUNT; a++)
         for (int b = 0; b < a; b++)
-            assert_string_not_equal(trace_phase_name((enum trace_phase)a),
-                                    trace_phase_name((enum trace_phase)b));
+            assert_string_not_equal(trace_phase_name((enum trace_phase)a), trace_phase_name((enum trace_phase)b));
 }
 
 static void test_inner_phase_alone_is_counted(void **state)

@@ -48,7 +48,10 @@ static void test_prefixes(void **state)
     assert_int_equal(utf8_valid_prefix("\xF4\x90\x80\x80", 4), 0);
     assert_int_equal(utf8_valid_prefix("\xF0\x9F\x98", 3), 0);
     assert_int_equal(utf8_valid_prefix("12345678\xE2\x82\xAC", 11), 11);
-    assert_int_equal(utf8_invalid_prefix("\xFF\xC0\x80" "a", 4), 3);
+    assert_int_equal(utf8_invalid_prefix("\xFF\xC0\x80"
+                                         "a",
+                                         4),
+                     3);
 }
 
 /* Every code point there is: its bytes are valid, one less is not, and it reads back. */
@@ -64,7 +67,8 @@ static void test_code_points(void **state)
         if (code >= 0xd800 && code < 0xe000) continue;
         for (size_t i = n; i-- > 1;) text[i] = (char)(0x80 | (code >> 6 * (n - 1 - i) & 0x3f));
         text[0] = (char)(n == 1 ? code : (0xf00u >> n & 0xff) | code >> 6 * (n - 1));
-        if (utf8_valid_prefix(text, n) != n || (n > 1 && utf8_valid_prefix(text, n - 1) != 0)) fail_msg("U+%04X is not taken whole", code);
+        if (utf8_valid_prefix(text, n) != n || (n > 1 && utf8_valid_prefix(text, n - 1) != 0))
+            fail_msg("U+%04X is not taken whole", code);
         if (utf8_code(text, &read) != code || read != n) fail_msg("U+%04X reads back as another", code);
         n_spaces += utf8_is_space(code);
     }
@@ -74,7 +78,8 @@ static void test_code_points(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_repair), cmocka_unit_test(test_prefixes), cmocka_unit_test(test_code_points)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_repair), cmocka_unit_test(test_prefixes),
+                                       cmocka_unit_test(test_code_points)};
 
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

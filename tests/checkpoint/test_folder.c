@@ -93,8 +93,7 @@ static void test_names(void **state)
     (void)state;
     assert_int_equal(checkpoint_step_of("step-0"), 0);
     assert_int_equal(checkpoint_step_of("step-12"), 12);
-    assert_int_equal(checkpoint_step_of("step-9223372036854775800"),
-                     -1); /* near the end of the range: not ours */
+    assert_int_equal(checkpoint_step_of("step-9223372036854775800"), -1); /* near the end of the range: not ours */
     assert_int_equal(checkpoint_step_of("step-99999999999999999999"), -1);
     assert_int_equal(checkpoint_step_of("step-12x"), -1);
     assert_int_equal(checkpoint_step_of("my-step-3"), -1);
@@ -253,8 +252,7 @@ static void test_unhealthy(void **state)
     for (int step = 3; step <= 6; step++) save(w, RUN, step, 2, true);
     expect_names(w, "", "step-2 step-5 step-6");
     assert_int_equal(find(w, -1, RUN), 2);
-    assert_non_null(
-        strstr(str_text(&w->notes), "step-6 passed over: its loss, gradient or parameters are not finite"));
+    assert_non_null(strstr(str_text(&w->notes), "step-6 passed over: its loss, gradient or parameters are not finite"));
     assert_int_equal(find(w, 6, RUN), 6); /* asked for by number */
     /* a parameter that is not a number is seen without being told */
     ((float *)w->f.data[0])[84] = NAN;
@@ -297,8 +295,7 @@ static void test_initial_path(void **state)
     save(w, RUN, 4, 0, false);
     if (checkpoint_find_initial(w->t.folder, &found, NULL, &w->e)) fail_msg("%s", w->e.message);
     assert_int_equal(found.step, 4);
-    if (checkpoint_find_initial(temp_path(&w->t, "step-3"), &found, NULL, &w->e))
-        fail_msg("%s", w->e.message);
+    if (checkpoint_find_initial(temp_path(&w->t, "step-3"), &found, NULL, &w->e)) fail_msg("%s", w->e.message);
     assert_int_equal(found.step, 3);
     assert_string_equal(found.run_id, OTHER);
     assert_string_equal(found.model, "llama3/debugmodel");

@@ -11,18 +11,19 @@
 
 #include "checkpoint/manifest.h"
 
-#define GOOD                                                                                                 \
-    "{\"ctitan_checkpoint\":1,\"run_id\":\"aaaa1111\",\"model\":\"m\",\"binary\":\"b\",\"saved_at\":"        \
-    "\"now\",\n"                                                                                             \
-    "\"state\":{\"step\":1,\"tokens_seen\":2,\"epoch\":0,\"sample\":3,\"shuffle_seed\":-6,\"seed\":4,"       \
-    "\"optimizer_step\":1,"                                                                                  \
-    "\"schedule_step\":1,\"data_hash\":-8,\"tokenizer_hash\":9,\"healthy\":true},\n\"mesh\":{\"world\":2,\"axes\":{\"dp_shard\":2}},\n\"config\":" \
-    "{\"a\":[1,2]},\n"                                                                                       \
-    "\"files\":[{\"name\":\"f0\",\"bytes\":100,\"crc32c\":1},\n{\"name\":\"f1\",\"bytes\":40,\"crc32c\":2}]" \
-    ",\n"                                                                                                    \
-    "\"tensors\":[{\"name\":\"w\",\"kind\":\"parameters\",\"dtype\":\"float32\",\"shape\":[3,2],\"pieces\":" \
-    "["                                                                                                      \
-    "{\"file\":0,\"rows\":[0,2],\"offset\":84,\"bytes\":16,\"crc32c\":5},"                                   \
+#define GOOD                                                                                                           \
+    "{\"ctitan_checkpoint\":1,\"run_id\":\"aaaa1111\",\"model\":\"m\",\"binary\":\"b\",\"saved_at\":"                  \
+    "\"now\",\n"                                                                                                       \
+    "\"state\":{\"step\":1,\"tokens_seen\":2,\"epoch\":0,\"sample\":3,\"shuffle_seed\":-6,\"seed\":4,"                 \
+    "\"optimizer_step\":1,"                                                                                            \
+    "\"schedule_step\":1,\"data_hash\":-8,\"tokenizer_hash\":9,\"healthy\":true},\n\"mesh\":{\"world\":2,\"axes\":{"   \
+    "\"dp_shard\":2}},\n\"config\":"                                                                                   \
+    "{\"a\":[1,2]},\n"                                                                                                 \
+    "\"files\":[{\"name\":\"f0\",\"bytes\":100,\"crc32c\":1},\n{\"name\":\"f1\",\"bytes\":40,\"crc32c\":2}]"           \
+    ",\n"                                                                                                              \
+    "\"tensors\":[{\"name\":\"w\",\"kind\":\"parameters\",\"dtype\":\"float32\",\"shape\":[3,2],\"pieces\":"           \
+    "["                                                                                                                \
+    "{\"file\":0,\"rows\":[0,2],\"offset\":84,\"bytes\":16,\"crc32c\":5},"                                             \
     "{\"file\":1,\"rows\":[2,1],\"offset\":32,\"bytes\":8,\"crc32c\":6}]}],\n\"manifest_crc32c\":0}\n"
 
 static err_t parse(const char *text, struct error *e)
@@ -117,8 +118,7 @@ static void test_refused(void **state)
         const char *at = strstr(GOOD, cases[i].from);
 
         assert_non_null(at);
-        snprintf(text, sizeof text, "%.*s%s%s", (int)(at - GOOD), GOOD, cases[i].to,
-                 at + strlen(cases[i].from));
+        snprintf(text, sizeof text, "%.*s%s%s", (int)(at - GOOD), GOOD, cases[i].to, at + strlen(cases[i].from));
         if (parse(text, &e) != ERR_FORMAT) fail_msg("not refused: %s -> %s", cases[i].from, cases[i].to);
         if (!strstr(e.message, cases[i].says) || !strstr(e.message, "manifest.json"))
             fail_msg("%s -> %s: the message is '%s'", cases[i].from, cases[i].to, e.message);
@@ -137,10 +137,9 @@ static void test_cut_anywhere(void **state)
     }
 }
 
-#define PART(file, first, n, offset, bytes)                                                                  \
-    "{\"unhealthy\":false,\"files\":[{\"name\":\"" file                                                      \
-    "\",\"bytes\":40,\"crc32c\":1}],\"tensors\":[{\"name\":\"w\","                                           \
-    "\"kind\":\"parameters\",\"dtype\":\"float32\",\"shape\":[3,2],\"pieces\":[{\"file\":0,\"rows\":"        \
+#define PART(file, first, n, offset, bytes)                                                                            \
+    "{\"unhealthy\":false,\"files\":[{\"name\":\"" file "\",\"bytes\":40,\"crc32c\":1}],\"tensors\":[{\"name\":\"w\"," \
+    "\"kind\":\"parameters\",\"dtype\":\"float32\",\"shape\":[3,2],\"pieces\":[{\"file\":0,\"rows\":"                  \
     "[" #first "," #n "],\"offset\":" #offset ",\"bytes\":" #bytes ",\"crc32c\":1}]}]}"
 
 static err_t merge(const char *a, const char *b, struct manifest *m, struct error *e)
@@ -196,9 +195,8 @@ static void test_out_of_memory(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_good),          cmocka_unit_test(test_refused),
-        cmocka_unit_test(test_cut_anywhere),  cmocka_unit_test(test_merge),
-        cmocka_unit_test(test_out_of_memory),
+        cmocka_unit_test(test_good),  cmocka_unit_test(test_refused),       cmocka_unit_test(test_cut_anywhere),
+        cmocka_unit_test(test_merge), cmocka_unit_test(test_out_of_memory),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

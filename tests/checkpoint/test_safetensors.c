@@ -40,7 +40,7 @@ static err_t try(const char *header, size_t header_bytes, size_t n, struct error
     return rc;
 }
 
-#define T(dtype, shape, begin, end)                                                                          \
+#define T(dtype, shape, begin, end)                                                                                    \
     "{\"dtype\":\"" dtype "\",\"shape\":" shape ",\"data_offsets\":[" #begin "," #end "]}"
 
 static void test_accepted(void **state)
@@ -52,19 +52,16 @@ static void test_accepted(void **state)
         {"empty", "{}", 0},
         {"metadata only", "{\"__metadata__\":{\"a\":\"b\"}}", 0},
         {"one", "{\"a\":" T("F32", "[2]", 0, 8) "}", 8},
-        {"order of entries is not that of offsets",
-         "{\"a\":" T("F32", "[1]", 4, 8) ",\"b\":" T("U8", "[4]", 0, 4) "}", 8},
+        {"order of entries is not that of offsets", "{\"a\":" T("F32", "[1]", 4, 8) ",\"b\":" T("U8", "[4]", 0, 4) "}",
+         8},
         {"header no multiple of 8", "{\"abc\":" T("U8", "[1]", 0, 1) "}", 1},
         {"unaligned, even odd", "{\"a\":" T("U8", "[1]", 0, 1) ",\"b\":" T("F32", "[1]", 1, 5) "}", 5},
         {"scalar", "{\"a\":" T("F32", "[]", 0, 4) "}", 4},
         {"no elements", "{\"a\":" T("F32", "[0]", 0, 0) ",\"b\":" T("F32", "[3,0]", 0, 0) "}", 0},
         {"no elements between others",
-         "{\"a\":" T("U8", "[2]", 0, 2) ",\"b\":" T("F32", "[0]", 2, 2) ",\"c\":" T("U8", "[1]", 2, 3) "}",
-         3},
-        {"unknown keys in an entry",
-         "{\"a\":{\"dtype\":\"U8\",\"shape\":[1],\"data_offsets\":[0,1],\"more\":{}}}", 1},
-        {"duplicate names: the last wins", "{\"a\":" T("U8", "[9]", 0, 9) ",\"a\":" T("U8", "[1]", 0, 1) "}",
-         1},
+         "{\"a\":" T("U8", "[2]", 0, 2) ",\"b\":" T("F32", "[0]", 2, 2) ",\"c\":" T("U8", "[1]", 2, 3) "}", 3},
+        {"unknown keys in an entry", "{\"a\":{\"dtype\":\"U8\",\"shape\":[1],\"data_offsets\":[0,1],\"more\":{}}}", 1},
+        {"duplicate names: the last wins", "{\"a\":" T("U8", "[9]", 0, 9) ",\"a\":" T("U8", "[1]", 0, 1) "}", 1},
         {"leading spaces", "   {\"a\":" T("U8", "[1]", 0, 1) "}", 1},
         {"trailing spaces", "{\"a\":" T("U8", "[1]", 0, 1) "}     ", 1},
         {"more than four dimensions", "{\"a\":" T("U8", "[1,1,1,1,1,1,2]", 0, 2) "}", 2},
@@ -91,8 +88,7 @@ static void test_refused(void **state)
         {"hole", "{\"a\":" T("U8", "[1]", 0, 1) ",\"b\":" T("U8", "[1]", 2, 3) "}", 3, "hole"},
         {"hole at the start", "{\"a\":" T("U8", "[1]", 1, 2) "}", 2, "hole"},
         {"overlap", "{\"a\":" T("U8", "[2]", 0, 2) ",\"b\":" T("U8", "[2]", 1, 3) "}", 3, "inside"},
-        {"the same bytes twice", "{\"a\":" T("U8", "[2]", 0, 2) ",\"b\":" T("U8", "[2]", 0, 2) "}", 2,
-         "inside"},
+        {"the same bytes twice", "{\"a\":" T("U8", "[2]", 0, 2) ",\"b\":" T("U8", "[2]", 0, 2) "}", 2, "inside"},
         {"data longer", "{\"a\":" T("U8", "[2]", 0, 2) "}", 3, "appended"},
         {"data shorter", "{\"a\":" T("U8", "[2]", 0, 2) "}", 1, "cut off"},
         {"data without tensors", "{}", 1, "appended"},
@@ -103,8 +99,7 @@ static void test_refused(void **state)
         {"no type", "{\"a\":{\"shape\":[1],\"data_offsets\":[0,1]}}", 1, "dtype"},
         {"no shape", "{\"a\":{\"dtype\":\"U8\",\"data_offsets\":[0,1]}}", 1, "shape"},
         {"no offsets", "{\"a\":{\"dtype\":\"U8\",\"shape\":[1]}}", 1, "data_offsets"},
-        {"three offsets", "{\"a\":{\"dtype\":\"U8\",\"shape\":[1],\"data_offsets\":[0,1,2]}}", 1,
-         "data_offsets"},
+        {"three offsets", "{\"a\":{\"dtype\":\"U8\",\"shape\":[1],\"data_offsets\":[0,1,2]}}", 1, "data_offsets"},
         {"offsets backwards", "{\"a\":" T("U8", "[1]", 1, 0) "}", 1, "data_offsets"},
         {"negative offset", "{\"a\":" T("U8", "[1]", -1, 0) "}", 1, "data_offsets"},
         {"broken offset", "{\"a\":" T("U8", "[1]", 0.0, 1) "}", 1, "data_offsets"},
@@ -112,8 +107,7 @@ static void test_refused(void **state)
         {"negative dimension", "{\"a\":" T("U8", "[-1]", 0, 1) "}", 1, "dimension 0"},
         {"dimension is a text", "{\"a\":" T("U8", "[\"1\"]", 0, 1) "}", 1, "dimension 0"},
         {"shape and bytes differ", "{\"a\":" T("F32", "[2]", 0, 4) "}", 4, "8 bytes"},
-        {"shape overflows", "{\"a\":" T("F32", "[4611686018427387904,4611686018427387904]", 0, 0) "}", 0,
-         "too large"},
+        {"shape overflows", "{\"a\":" T("F32", "[4611686018427387904,4611686018427387904]", 0, 0) "}", 0, "too large"},
         {"half a byte", "{\"a\":" T("F4", "[3]", 0, 1) "}", 1, "whole bytes"},
         {"an entry is a list", "{\"a\":[]}", 0, "object"},
         {"the header is a list", "[]", 0, "object"},
@@ -164,14 +158,10 @@ static void make_sample(struct sample *s)
     static const int64_t a[] = {2, 3}, b[] = {2}, c[] = {3}, d[] = {5}, none[] = {0, 7};
 
     *s = (struct sample){.a = {1, 2, 3, 4, 5, 6}, .b = {7, 8}, .c = {9, 10, 11}, .d = {1, 2, 3, 4, 5}};
-    s->items[0] =
-        (struct safetensors_item){.name = "d", .type = DTYPE_UINT8, .n_dims = 1, .dim = d, .data = s->d};
-    s->items[1] =
-        (struct safetensors_item){.name = "c", .type = DTYPE_BFLOAT16, .n_dims = 1, .dim = c, .data = s->c};
-    s->items[2] =
-        (struct safetensors_item){.name = "z", .type = DTYPE_FLOAT32, .n_dims = 2, .dim = a, .data = s->a};
-    s->items[3] =
-        (struct safetensors_item){.name = "b", .type = DTYPE_FLOAT64, .n_dims = 1, .dim = b, .data = s->b};
+    s->items[0] = (struct safetensors_item){.name = "d", .type = DTYPE_UINT8, .n_dims = 1, .dim = d, .data = s->d};
+    s->items[1] = (struct safetensors_item){.name = "c", .type = DTYPE_BFLOAT16, .n_dims = 1, .dim = c, .data = s->c};
+    s->items[2] = (struct safetensors_item){.name = "z", .type = DTYPE_FLOAT32, .n_dims = 2, .dim = a, .data = s->a};
+    s->items[3] = (struct safetensors_item){.name = "b", .type = DTYPE_FLOAT64, .n_dims = 1, .dim = b, .data = s->b};
     s->items[4] = (struct safetensors_item){.name = "a", .type = DTYPE_FLOAT32, .n_dims = 2, .dim = none};
 }
 
@@ -190,8 +180,7 @@ static void test_writes_and_reads_back(void **state)
     (void)state;
     temp_make(&t);
     make_sample(&sample);
-    if (safetensors_write(NULL, temp_path(&t, "x"), sample.items, 5, metadata, &written, &e))
-        fail_msg("%s", e.message);
+    if (safetensors_write(NULL, temp_path(&t, "x"), sample.items, 5, metadata, &written, &e)) fail_msg("%s", e.message);
     if (io_read_file(t.path, &text, &e)) fail_msg("%s", e.message);
     assert_int_equal(text.length, written.bytes);
     assert_int_equal(hash_crc32c(0, text.text, text.length), written.crc32c);
@@ -240,8 +229,7 @@ static void test_survives_damage(void **state)
     (void)state;
     temp_make(&t);
     make_sample(&sample);
-    assert_int_equal(safetensors_write(NULL, temp_path(&t, "x"), sample.items, 5, NULL, &written, &e),
-                     ERR_NONE);
+    assert_int_equal(safetensors_write(NULL, temp_path(&t, "x"), sample.items, 5, NULL, &written, &e), ERR_NONE);
     assert_int_equal(io_read_file(t.path, &text, &e), ERR_NONE);
     for (size_t n = 0; n < text.length; n++) {
         unsigned char *p = malloc(n + 1);
@@ -281,9 +269,8 @@ static void test_writer_refuses_names(void **state)
     static const int64_t one[] = {1};
     struct safetensors_written written;
     uint8_t byte = 0;
-    struct safetensors_item items[2] = {
-        {.name = "a", .type = DTYPE_UINT8, .n_dims = 1, .dim = one, .data = &byte},
-        {.name = "a", .type = DTYPE_UINT8, .n_dims = 1, .dim = one, .data = &byte}};
+    struct safetensors_item items[2] = {{.name = "a", .type = DTYPE_UINT8, .n_dims = 1, .dim = one, .data = &byte},
+                                        {.name = "a", .type = DTYPE_UINT8, .n_dims = 1, .dim = one, .data = &byte}};
     struct temp t;
     struct error e;
 

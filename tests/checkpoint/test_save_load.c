@@ -172,9 +172,8 @@ static void test_parts_left_out_keep_their_values(void **state)
 
     save(a, 10, false);
     fixture_make(&a->f, 0, 1, -1);
-    assert_int_equal(
-        checkpoint_load(a->path, a->f.tensors, FIXTURE_TENSORS, CHECKPOINT_PART_TRAIN, &s, a->c, &a->e),
-        ERR_NONE);
+    assert_int_equal(checkpoint_load(a->path, a->f.tensors, FIXTURE_TENSORS, CHECKPOINT_PART_TRAIN, &s, a->c, &a->e),
+                     ERR_NONE);
     assert_int_equal(s.step, 10);
     assert_int_equal(s.seed, 42);
     assert_int_equal(s.epoch, 5);
@@ -201,9 +200,8 @@ static void test_model_only(void **state)
     assert_int_equal(s.step, 0);
     assert_int_equal(a->f.data[7][0], 0xee);
     /* a last save of the model only says what to do, and does it */
-    assert_int_equal(
-        checkpoint_load(a->path, a->f.tensors, FIXTURE_TENSORS, CHECKPOINT_PARTS_ALL, &s, a->c, &a->e),
-        ERR_CONFIG);
+    assert_int_equal(checkpoint_load(a->path, a->f.tensors, FIXTURE_TENSORS, CHECKPOINT_PARTS_ALL, &s, a->c, &a->e),
+                     ERR_CONFIG);
     assert_non_null(strstr(a->e.message, "exclude_from_loading"));
     assert_int_equal(checkpoint_load(a->path, a->f.tensors, FIXTURE_TENSORS,
                                      CHECKPOINT_PARTS_ALL & ~CHECKPOINT_PART_OPTIMIZER, &s, a->c, &a->e),
@@ -220,14 +218,11 @@ static void test_lists_all_that_does_not_fit(void **state)
     a->f.tensors[0].name = "tok_embeddings.wait";
     a->f.tensors[1].dim[0] = 8;
     a->f.tensors[2].type = DTYPE_FLOAT64;
-    assert_int_equal(
-        checkpoint_load(a->path, a->f.tensors, FIXTURE_TENSORS, CHECKPOINT_PARTS_ALL, &s, a->c, &a->e),
-        ERR_CONFIG);
+    assert_int_equal(checkpoint_load(a->path, a->f.tensors, FIXTURE_TENSORS, CHECKPOINT_PARTS_ALL, &s, a->c, &a->e),
+                     ERR_CONFIG);
     assert_non_null(strstr(a->e.message, "1 missing in the checkpoint: tok_embeddings.wait"));
-    assert_non_null(
-        strstr(a->e.message, "1 in the checkpoint, but not in this model: tok_embeddings.weight"));
-    assert_non_null(
-        strstr(a->e.message, "layers.0.attention.wq.weight (bfloat16 [7, 3] instead of bfloat16 [8, 3])"));
+    assert_non_null(strstr(a->e.message, "1 in the checkpoint, but not in this model: tok_embeddings.weight"));
+    assert_non_null(strstr(a->e.message, "layers.0.attention.wq.weight (bfloat16 [7, 3] instead of bfloat16 [8, 3])"));
     assert_non_null(strstr(a->e.message, "(float32 [3] instead of float64 [3])"));
     assert_non_null(strstr(a->e.message, a->path));
 }
@@ -238,8 +233,7 @@ static void test_many_misfits_are_counted(void **state)
     struct checkpoint_state s = {0};
 
     save(a, 10, false);
-    assert_int_equal(checkpoint_load(a->path, a->f.tensors, 0, CHECKPOINT_PARTS_ALL, &s, a->c, &a->e),
-                     ERR_CONFIG);
+    assert_int_equal(checkpoint_load(a->path, a->f.tensors, 0, CHECKPOINT_PARTS_ALL, &s, a->c, &a->e), ERR_CONFIG);
     assert_non_null(strstr(a->e.message, "9 in the checkpoint"));
     assert_non_null(strstr(a->e.message, "and 3 more"));
 }
@@ -272,20 +266,18 @@ static void test_damage_is_found(void **state)
             assert_int_equal(pread(fd, &byte, 1, at), 1);
             byte ^= 0x40;
             assert_int_equal(pwrite(fd, &byte, 1, at), 1);
-            if (checkpoint_verify(a->path, &bytes, &a->e) == ERR_NONE)
-                fail_msg("%s byte %d", names[i], (int)at);
+            if (checkpoint_verify(a->path, &bytes, &a->e) == ERR_NONE) fail_msg("%s byte %d", names[i], (int)at);
             if (strstr(names[i], "parameters") && at > 700)
-                assert_int_equal(checkpoint_load(a->path, a->f.tensors, FIXTURE_TENSORS, CHECKPOINT_PARTS_ALL,
-                                                 &s, a->c, &a->e),
-                                 ERR_FORMAT);
+                assert_int_equal(
+                    checkpoint_load(a->path, a->f.tensors, FIXTURE_TENSORS, CHECKPOINT_PARTS_ALL, &s, a->c, &a->e),
+                    ERR_FORMAT);
             byte ^= 0x40;
             assert_int_equal(pwrite(fd, &byte, 1, at), 1);
         }
         assert_int_equal(ftruncate(fd, size - 1), 0);
         assert_int_not_equal(checkpoint_verify(a->path, &bytes, &a->e), ERR_NONE);
         assert_int_not_equal(
-            checkpoint_load(a->path, a->f.tensors, FIXTURE_TENSORS, CHECKPOINT_PARTS_ALL, &s, a->c, &a->e),
-            ERR_NONE);
+            checkpoint_load(a->path, a->f.tensors, FIXTURE_TENSORS, CHECKPOINT_PARTS_ALL, &s, a->c, &a->e), ERR_NONE);
         assert_non_null(strstr(a->e.message, names[i]));
         save(a, 10, false); /* a damaged one does not keep its place */
         close(fd);
@@ -303,14 +295,13 @@ static void wrong_shape_body(struct rank_test *t)
 
     fixture_make(&f, t->comm->rank, t->comm->size, -1);
     if (t->comm->rank == 1) f.tensors[3].dim[1] = 9;
-    rank_check(t, checkpoint_load(job->path, f.tensors, FIXTURE_TENSORS, job->parts, &state, t->comm, &e) ==
-                      ERR_CONFIG);
+    rank_check(t,
+               checkpoint_load(job->path, f.tensors, FIXTURE_TENSORS, job->parts, &state, t->comm, &e) == ERR_CONFIG);
     rank_check(t, strstr(e.message, "rank 1: ") == e.message && strstr(e.message, "layers.0.moe.experts"));
     memset(&e, 0, sizeof e);
-    rank_check(t, checkpoint_load("/nowhere/step-3", f.tensors, FIXTURE_TENSORS, job->parts, &state, t->comm,
-                                  &e) == ERR_MISSING);
-    rank_check(t, strstr(e.message, "rank 0: ") == e.message &&
-                      strstr(e.message, "/nowhere/step-3/manifest.json"));
+    rank_check(t, checkpoint_load("/nowhere/step-3", f.tensors, FIXTURE_TENSORS, job->parts, &state, t->comm, &e) ==
+                      ERR_MISSING);
+    rank_check(t, strstr(e.message, "rank 0: ") == e.message && strstr(e.message, "/nowhere/step-3/manifest.json"));
 }
 
 static void test_failure_of_one_rank_is_everybodys(void **state)
@@ -362,8 +353,7 @@ static void test_out_of_memory(void **state)
         /* whatever failed: the newest one is whole */
         assert_int_equal(checkpoint_find(a->t.folder, -1, "aaaa1111", &found, NULL, &a->e), ERR_NONE);
         assert_true(rc ? found.step < 20 + n : found.step == 20 + n);
-        checkpoint_apply_retention(NULL, a->t.folder, "aaaa1111", found.step, 2,
-                                   NULL); /* what the fault left undone */
+        checkpoint_apply_retention(NULL, a->t.folder, "aaaa1111", found.step, 2, NULL); /* what the fault left undone */
     }
 }
 

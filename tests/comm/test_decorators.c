@@ -32,8 +32,7 @@ static void run_recorded(struct rank_test *t)
     comm_record_clear(&record);
     rank_check_ok(t, comm_all_gather(t->comm, "gather layers.0", x, y, 6, DTYPE_FLOAT32, NULL, &e));
     rank_check_ok(t, comm_all_gather(t->comm, "gather layers.1", x, y, 5, DTYPE_FLOAT32, NULL, &e));
-    rank_check_ok(
-        t, comm_reduce_scatter(t->comm, "reduce layers.1", x, y, 5, DTYPE_FLOAT32, COMM_SUM, NULL, &e));
+    rank_check_ok(t, comm_reduce_scatter(t->comm, "reduce layers.1", x, y, 5, DTYPE_FLOAT32, COMM_SUM, NULL, &e));
     rank_check_ok(t, comm_all_reduce(t->comm, "norm", x, 4, DTYPE_FLOAT32, COMM_MAX, NULL, &e));
     rank_check_ok(t, comm_broadcast(t->comm, "seed", x, 8, 1, NULL, &e));
     rank_check_ok(t, comm_barrier(t->comm, "end", &e));
@@ -42,8 +41,7 @@ static void run_recorded(struct rank_test *t)
     rank_check(t, comm_record_bytes(&record, CALL_REDUCE_SCATTER, "") == 3 * 5 * 4);
     rank_check(t, comm_record_bytes(&record, CALL_ALL_REDUCE, "") == 2 * 16 * 3 / 4);
     rank_check(t, comm_record_bytes(&record, CALL_BROADCAST, "") == (t->comm->rank == 1 ? 8 : 0));
-    rank_check(t, record.entries[3].op == COMM_MAX && record.entries[3].count == 4 &&
-                      record.entries[3].size == 4);
+    rank_check(t, record.entries[3].op == COMM_MAX && record.entries[3].count == 4 && record.entries[3].size == 4);
     comm_record_release(&record);
 }
 

@@ -54,8 +54,7 @@ static struct comm_launch detect(const char *environment)
     return launch;
 }
 
-static void check(const char *environment, const char *launcher, int rank, int size, int local_rank,
-                  int local_size)
+static void check(const char *environment, const char *launcher, int rank, int size, int local_rank, int local_size)
 {
     struct comm_launch l = detect(environment);
 
@@ -81,8 +80,7 @@ static void test_detect(void **state)
           "OMPI_COMM_WORLD_LOCAL_SIZE=2 SLURM_PROCID=1 "
           "SLURM_NTASKS=2 SLURM_STEP_NUM_TASKS=2 SLURM_LOCALID=0",
           "mpirun", 2, 4, 0, 2);
-    check("PMIX_RANK=1 SLURM_PROCID=1 SLURM_STEP_NUM_TASKS=4 SLURM_LOCALID=1", "srun --mpi=pmix", 1, 4, 1,
-          -1);
+    check("PMIX_RANK=1 SLURM_PROCID=1 SLURM_STEP_NUM_TASKS=4 SLURM_LOCALID=1", "srun --mpi=pmix", 1, 4, 1, -1);
     check("PMIX_RANK=1", "a PMIx launcher", 1, -1, -1, -1);
     check("PMI_RANK=1 PMI_SIZE=2 MPI_LOCALRANKID=1 MPI_LOCALNRANKS=2", "a PMI launcher", 1, 2, 1, 2);
     check("PMI_RANK=1 PMI_SIZE=2 SLURM_STEP_NUM_TASKS=2 SLURM_LOCALID=0", "srun --mpi=pmi2", 1, 2, 0, -1);

@@ -17,12 +17,11 @@
 
 static const int sizes[] = {1, 2, 3, 4, 7};
 
-#define ON_ALL_SIZES(name)                                                                                   \
-    static void test_##name(void **state)                                                                    \
-    {                                                                                                        \
-        (void)state;                                                                                         \
-        for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++)                                            \
-            ranks_as_threads(sizes[i], 0, case_##name, NULL);                                                \
+#define ON_ALL_SIZES(name)                                                                                             \
+    static void test_##name(void **state)                                                                              \
+    {                                                                                                                  \
+        (void)state;                                                                                                   \
+        for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) ranks_as_threads(sizes[i], 0, case_##name, NULL);    \
     }
 ON_ALL_SIZES(all_reduce)
 ON_ALL_SIZES(reduce_scatter)
@@ -53,15 +52,12 @@ static void stay_away(struct rank_test *t)
         rank_check(t, comm_barrier(t->comm, "late", &e) == ERR_TIMEOUT);
         return;
     }
-    rank_check(t, comm_all_reduce(t->comm, "gradient norm", &x, 1, DTYPE_FLOAT32, COMM_SUM, NULL, &e) ==
-                      ERR_TIMEOUT);
-    rank_check_at(
-        t,
-        strstr(e.message,
-               "all_reduce \"gradient norm\" (sum of 1 float32): rank 2 did not arrive within 0.3 s") != NULL,
-        __FILE__, __LINE__, "%s", e.message);
-    rank_check_at(t, strstr(e.message, "rank 2: #1 barrier \"start\"") != NULL, __FILE__, __LINE__, "%s",
-                  e.message);
+    rank_check(t, comm_all_reduce(t->comm, "gradient norm", &x, 1, DTYPE_FLOAT32, COMM_SUM, NULL, &e) == ERR_TIMEOUT);
+    rank_check_at(t,
+                  strstr(e.message,
+                         "all_reduce \"gradient norm\" (sum of 1 float32): rank 2 did not arrive within 0.3 s") != NULL,
+                  __FILE__, __LINE__, "%s", e.message);
+    rank_check_at(t, strstr(e.message, "rank 2: #1 barrier \"start\"") != NULL, __FILE__, __LINE__, "%s", e.message);
     rank_check(t, comm_barrier(t->comm, "again", &e) == ERR_TIMEOUT); /* failed once, failed for ever */
 }
 
@@ -84,8 +80,8 @@ static void stay_away_in_group(struct rank_test *t)
         /* ranks 0 and 1 are well among themselves: they end because the job has failed elsewhere */
         while (comm_barrier(group, "in group", &e) == ERR_NONE) clock_sleep_ns(1000 * 1000);
         rank_check(t, e.code == ERR_TIMEOUT);
-        rank_check_at(t, strstr(e.message, "rank 3 did not") || strstr(e.message, "nobody else is here"),
-                      __FILE__, __LINE__, "%s", e.message);
+        rank_check_at(t, strstr(e.message, "rank 3 did not") || strstr(e.message, "nobody else is here"), __FILE__,
+                      __LINE__, "%s", e.message);
     } else {
         while (comm_barrier(t->comm, "nobody else is here", &e) == ERR_NONE) continue;
     }
@@ -113,8 +109,7 @@ static void abort_in_the_middle(struct rank_test *t)
         free(x);
     }
     rank_check(t, rc == ERR_PEER);
-    rank_check_at(t, strstr(e.message, "rank 1 failed: out of luck") != NULL, __FILE__, __LINE__, "%s",
-                  e.message);
+    rank_check_at(t, strstr(e.message, "rank 1 failed: out of luck") != NULL, __FILE__, __LINE__, "%s", e.message);
     rank_check(t, clock_ns() - start < (int64_t)60e9); /* far from the time-out of five minutes */
 }
 
@@ -160,10 +155,9 @@ static void call_something_else(struct rank_test *t)
         rc = comm_barrier(t->comm, "a", &e);
     else
         rc = comm_all_reduce(t->comm, differs && odd == ODD_NAME ? "b" : "a", x, count, type, op, NULL, &e);
-    rank_check_at(t,
-                  rc == ERR_COMM && strstr(e.message, theirs[odd]) &&
-                      strstr(e.message, "all_reduce \"a\" (sum of 4 float32)"),
-                  __FILE__, __LINE__, "%s", e.message);
+    rank_check_at(
+        t, rc == ERR_COMM && strstr(e.message, theirs[odd]) && strstr(e.message, "all_reduce \"a\" (sum of 4 float32)"),
+        __FILE__, __LINE__, "%s", e.message);
     free(x);
 }
 

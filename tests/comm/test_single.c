@@ -55,16 +55,14 @@ static void test_fake(void **state)
     assert_int_equal(comm_fake_create(8, 5, &c, &e), ERR_NONE);
     assert_int_equal(comm_all_gather(c, "g", x, all, 3, DTYPE_FLOAT32, NULL, &e), ERR_NONE);
     for (int q = 0; q < 8; q++) assert_memory_equal(all[q], x, sizeof x);
-    assert_int_equal(comm_all_gather(c, "g", all[5], all, 3, DTYPE_FLOAT32, NULL, &e),
-                     ERR_NONE); /* in place */
+    assert_int_equal(comm_all_gather(c, "g", all[5], all, 3, DTYPE_FLOAT32, NULL, &e), ERR_NONE); /* in place */
     assert_int_equal(comm_all_reduce(c, "r", x, 3, DTYPE_FLOAT32, COMM_SUM, NULL, &e), ERR_NONE);
     assert_true(x[0] == 8 && x[1] == -16 && x[2] == 24);
     assert_int_equal(comm_all_reduce(c, "r", x, 3, DTYPE_FLOAT32, COMM_MAX, NULL, &e), ERR_NONE);
     assert_true(x[0] == 8);
     assert_int_equal(comm_all_reduce(c, "r", &n, 1, DTYPE_INT64, COMM_SUM, NULL, &e), ERR_NONE);
     assert_int_equal(n, 56);
-    assert_int_equal(comm_reduce_scatter(c, "s", scatter, &part, 1, DTYPE_FLOAT64, COMM_SUM, NULL, &e),
-                     ERR_NONE);
+    assert_int_equal(comm_reduce_scatter(c, "s", scatter, &part, 1, DTYPE_FLOAT64, COMM_SUM, NULL, &e), ERR_NONE);
     assert_true(part == 20);
     assert_int_equal(comm_broadcast(c, "b", x, sizeof x, 3, NULL, &e), ERR_NONE);
     assert_int_equal(comm_split_ranks(c, ranks, 3, &half, &e), ERR_NONE);

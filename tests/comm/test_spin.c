@@ -73,7 +73,8 @@ static void test_bound_ranks_spin(void **state)
     assert_int_equal(affinity_get(&all, &e), ERR_NONE);
     if (affinity_count(&all) < RANKS) skip();
     for (int core = 0; core < AFFINITY_MAX_CORES && n < RANKS; core++)
-        if (all.words[core / 64] >> (core % 64) & 1) (n++ ? &second : &first)->words[core / 64] |= UINT64_C(1) << (core % 64);
+        if (all.words[core / 64] >> (core % 64) & 1)
+            (n++ ? &second : &first)->words[core / 64] |= UINT64_C(1) << (core % 64);
     crowded = rounds((struct affinity_mask[]){first, first});
     assert_true(rounds((struct affinity_mask[]){first, second}) > crowded);
     assert_true(rounds((struct affinity_mask[]){all, all}) > crowded);

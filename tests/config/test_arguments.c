@@ -34,9 +34,8 @@ static void test_every_form(void **state)
 
 static void test_last_one_wins(void **state)
 {
-    struct config *c =
-        config_of_arguments(TEXTS("training.steps=1", "--training.steps", "2", "--debug.deterministic",
-                                  "debug.deterministic=false", "training.steps=3"));
+    struct config *c = config_of_arguments(TEXTS("training.steps=1", "--training.steps", "2", "--debug.deterministic",
+                                                 "debug.deterministic=false", "training.steps=3"));
 
     (void)state;
     assert_int_equal(c->training.steps, 3);
@@ -95,9 +94,8 @@ static void test_lists(void **state)
     assert_string_equal(c->metrics.tags.item[1], "b=#");
     assert_int_equal(c->training.dataset_exclude.n, 0);
     config_destroy(c);
-    assert_arguments_refused(
-        TEXTS("training.dataset=a,,b", "metrics.tags=[a=1", "training.dataset_fallback=[a] b"), 3,
-        TEXTS("an entry between commas is empty", "not a list like", "nothing behind it"));
+    assert_arguments_refused(TEXTS("training.dataset=a,,b", "metrics.tags=[a=1", "training.dataset_fallback=[a] b"), 3,
+                             TEXTS("an entry between commas is empty", "not a list like", "nothing behind it"));
 }
 
 static void test_nullable(void **state)
@@ -157,19 +155,18 @@ static void test_commands_of_the_field(void **state)
 
     c = config_of_arguments(
         TEXTS("--checkpoint.enable", "--checkpoint.create_seed_checkpoint",
-              "--parallelism.data_parallel_replicate_degree", "1", "--parallelism.data_parallel_shard_degree",
-              "1", "--parallelism.tensor_parallel_degree", "1", "--parallelism.pipeline_parallel_degree", "1",
+              "--parallelism.data_parallel_replicate_degree", "1", "--parallelism.data_parallel_shard_degree", "1",
+              "--parallelism.tensor_parallel_degree", "1", "--parallelism.pipeline_parallel_degree", "1",
               "--parallelism.context_parallel_degree", "1", "--parallelism.expert_parallel_degree", "1"));
     assert_true(c->checkpoint.enable && c->checkpoint.create_seed_checkpoint);
     assert_int_equal(config_missing_features(c, &missing), 0);
     config_destroy(c);
 
-    c = config_of_arguments(TEXTS("--profiling.enable_memory_snapshot",
-                                  "--profiling.save_memory_snapshot_folder", "memory_snapshot"));
+    c = config_of_arguments(
+        TEXTS("--profiling.enable_memory_snapshot", "--profiling.save_memory_snapshot_folder", "memory_snapshot"));
     assert_int_equal(config_missing_features(c, &missing), 1);
-    assert_string_equal(
-        str_text(&missing),
-        "profiling.enable_memory_snapshot=true (argument 1): not built yet: memory snapshots\n");
+    assert_string_equal(str_text(&missing),
+                        "profiling.enable_memory_snapshot=true (argument 1): not built yet: memory snapshots\n");
     config_destroy(c);
 
     c = config_of_arguments(TEXTS("--metrics.no-enable-wandb", "debug.deterministic=false"));
@@ -180,13 +177,12 @@ static void test_commands_of_the_field(void **state)
 static void test_torchtitans_later_forms(void **state)
 {
     (void)state;
-    assert_arguments_refused(
-        TEXTS("--training.batch_size", "8", "activation-checkpoint:full", "--compile.enable",
-              "--job.config_file", "x.toml", "--memory_estimation.enable"),
-        5,
-        TEXTS("it is training.local_batch_size here", "use activation_checkpoint.mode=", "no compiler",
-              "give the file with --config",
-              "memory_estimation.enable: there is no such option; ctitan has none"));
+    assert_arguments_refused(TEXTS("--training.batch_size", "8", "activation-checkpoint:full", "--compile.enable",
+                                   "--job.config_file", "x.toml", "--memory_estimation.enable"),
+                             5,
+                             TEXTS("it is training.local_batch_size here",
+                                   "use activation_checkpoint.mode=", "no compiler", "give the file with --config",
+                                   "memory_estimation.enable: there is no such option; ctitan has none"));
 }
 
 /* clang-format off */
@@ -272,8 +268,7 @@ static void test_every_torchtitan_option(void **state)
         strcat(strcpy(text, torchtitan_options[i]), "=1");
         if (config_load(&c, 1, &argument, &problems, &e) == ERR_CONFIG &&
             strstr(str_text(&problems.text), "no such option") &&
-            (!strstr(str_text(&problems.text), "no such option; ") ||
-             strstr(str_text(&problems.text), "did you mean")))
+            (!strstr(str_text(&problems.text), "no such option; ") || strstr(str_text(&problems.text), "did you mean")))
             fail_msg("%s", str_text(&problems.text));
         config_destroy(c);
         config_problems_release(&problems);

@@ -18,11 +18,10 @@ static void test_limits_and_frequencies(void **state)
     assert_text_refused("metrics: {log_freq: 0}\n", 1,
                         TEXTS("test.yaml:1:21: metrics.log_freq must be greater than 0."));
     assert_text_refused("metrics: {log_freq: -1}\n", 1, TEXTS("metrics.log_freq must be greater than 0."));
-    assert_text_refused("validation: {freq: 0}\ncheckpoint: {interval: 0, keep_latest_k: -1}\n", 3,
-                        TEXTS("validation.freq: 0 is outside of 1", "checkpoint.interval: 0 is outside",
-                              "keep_latest_k: -1"));
-    c = config_of_text(
-        "training: {steps: 10}\ncheckpoint: {enable: true, interval: 500, keep_latest_k: 1}\n");
+    assert_text_refused(
+        "validation: {freq: 0}\ncheckpoint: {interval: 0, keep_latest_k: -1}\n", 3,
+        TEXTS("validation.freq: 0 is outside of 1", "checkpoint.interval: 0 is outside", "keep_latest_k: -1"));
+    c = config_of_text("training: {steps: 10}\ncheckpoint: {enable: true, interval: 500, keep_latest_k: 1}\n");
     assert_int_equal(c->checkpoint.keep_latest_k, 1);
     config_destroy(c);
     c = config_of_text("checkpoint: {keep_latest_k: 0}\n");
@@ -35,26 +34,22 @@ static void test_rules_name_both_options(void **state)
     assert_text_refused("training: {global_batch_size: 7, local_batch_size: 4}\n", 1,
                         TEXTS("training.global_batch_size=7 (test.yaml:1:31) is not a multiple of "
                               "training.local_batch_size=4 (test.yaml:1:52)"));
+    assert_text_refused("validation: {enable: true}\n", 1,
+                        TEXTS("validation.enable=true (test.yaml:1:22) needs validation.dataset=[] (default)"));
     assert_text_refused(
-        "validation: {enable: true}\n", 1,
-        TEXTS("validation.enable=true (test.yaml:1:22) needs validation.dataset=[] (default)"));
-    assert_text_refused(
-        "checkpoint: {load_only: true, load_step: 5, initial_load_path: a, create_seed_checkpoint: true}\n",
-        5,
-        TEXTS(
-            "checkpoint.load_only=true (test.yaml:1:25) does nothing while checkpoint.enable=false (default)",
-            "checkpoint.load_step=5", "checkpoint.initial_load_path=a",
-            "checkpoint.create_seed_checkpoint=true",
-            "which checkpoint.load_only=true (test.yaml:1:25) forbids"));
+        "checkpoint: {load_only: true, load_step: 5, initial_load_path: a, create_seed_checkpoint: true}\n", 5,
+        TEXTS("checkpoint.load_only=true (test.yaml:1:25) does nothing while checkpoint.enable=false (default)",
+              "checkpoint.load_step=5", "checkpoint.initial_load_path=a", "checkpoint.create_seed_checkpoint=true",
+              "which checkpoint.load_only=true (test.yaml:1:25) forbids"));
     assert_text_refused("checkpoint: {enable: true, create_seed_checkpoint: true}\nparallelism: "
                         "{data_parallel_shard_degree: 2}\n",
                         1, TEXTS("parallelism.data_parallel_shard_degree=2 (test.yaml:2:43) must be 1"));
     assert_text_refused("checkpoint: {exclude_from_loading: [optimiser]}\n", 1,
                         TEXTS("\"optimiser\" is none of optimizer"));
-    assert_text_refused(
-        "model: {vocab_size: 1000}\n", 1,
-        TEXTS("training.tokenizer_vocab_size=2048 (default) is more than model.vocab_size=1000"));
-    assert_text_refused("profiling: {enable_profiling: true, profile_freq: 3}\n", 1, TEXTS("profiling.profiler_warmup=3 (default)"));
+    assert_text_refused("model: {vocab_size: 1000}\n", 1,
+                        TEXTS("training.tokenizer_vocab_size=2048 (default) is more than model.vocab_size=1000"));
+    assert_text_refused("profiling: {enable_profiling: true, profile_freq: 3}\n", 1,
+                        TEXTS("profiling.profiler_warmup=3 (default)"));
 }
 
 /* A dataset named on the command line is never replaced by what a file keeps for another one. */
@@ -132,8 +127,7 @@ static void test_float64_is_whole(void **state)
     assert_text_refused("training: {dtype: float64, mixed_precision_param: float32}\n", 1,
                         TEXTS("training.mixed_precision_param=float32 (test.yaml:1:51) does not go with "
                               "training.dtype=float64"));
-    assert_text_refused("training: {mixed_precision_param: float64}\n", 1,
-                        TEXTS("training.dtype=float32 (default)"));
+    assert_text_refused("training: {mixed_precision_param: float64}\n", 1, TEXTS("training.dtype=float32 (default)"));
 }
 
 static void test_parameter_groups(void **state)
@@ -142,8 +136,7 @@ static void test_parameter_groups(void **state)
     struct error e = {0};
 
     (void)state;
-    assert_int_equal(config_param_group(&group, "norm: x|bias$: weight_decay=0  lr_factor=.5 ", &e),
-                     ERR_NONE);
+    assert_int_equal(config_param_group(&group, "norm: x|bias$: weight_decay=0  lr_factor=.5 ", &e), ERR_NONE);
     assert_int_equal(group.pattern_length, strlen("norm: x|bias$"));
     assert_true(group.weight_decay.is_set && group.weight_decay.value == 0.0 && group.lr_factor.value == 0.5);
     assert_int_equal(config_param_group(&group, "norm: weight_decay=1e-2", &e), ERR_NONE);
@@ -151,10 +144,9 @@ static void test_parameter_groups(void **state)
     assert_text_refused("optimizer:\n  param_groups: ['norm', 'a: ', ': lr_factor=1', 'a: lr=1', 'a: "
                         "lr_factor=-1', 'a: weight_decay=0 weight_decay=1', '(a: lr_factor=1']\n",
                         7,
-                        TEXTS("entry 1: \"norm\" has not the form REGEX: weight_decay=0 lr_factor=0.5",
-                              "entry 2: ", "nothing stands after", "entry 3: ", "\"lr=1\" is neither",
-                              "expected a number from 0", "weight_decay= is given twice",
-                              "entry 7: ", "not a regular expression"));
+                        TEXTS("entry 1: \"norm\" has not the form REGEX: weight_decay=0 lr_factor=0.5", "entry 2: ",
+                              "nothing stands after", "entry 3: ", "\"lr=1\" is neither", "expected a number from 0",
+                              "weight_decay= is given twice", "entry 7: ", "not a regular expression"));
 }
 
 /* ---- the number of ranks ---- */
@@ -177,8 +169,7 @@ static void not_resolved(const char *yaml, int world, const char *text)
 
     config_resolve(c, world, &problems);
     assert_int_equal(problems.n, 1);
-    if (!strstr(str_text(&problems.text), text))
-        fail_msg("\"%s\" is missing in: %s", text, str_text(&problems.text));
+    if (!strstr(str_text(&problems.text), text)) fail_msg("\"%s\" is missing in: %s", text, str_text(&problems.text));
     config_problems_release(&problems);
     config_destroy(c);
 }
@@ -192,10 +183,9 @@ static void test_resolve(void **state)
     resolved("parallelism: {data_parallel_shard_degree: 2, data_parallel_replicate_degree: 2}\n", 4, 2, 32);
     resolved("parallelism: {tensor_parallel_degree: 2, pipeline_parallel_degree: 2}\n", 8, 2, 16);
     resolved("training: {global_batch_size: 64}\n", 2, 2, 64);
-    not_resolved(
-        "parallelism: {data_parallel_replicate_degree: 3}\n", 4,
-        "4 ranks cannot be divided by parallelism.data_parallel_replicate_degree=3 (test.yaml:1:47), "
-        "parallelism.data_parallel_shard_degree=-1 (default)");
+    not_resolved("parallelism: {data_parallel_replicate_degree: 3}\n", 4,
+                 "4 ranks cannot be divided by parallelism.data_parallel_replicate_degree=3 (test.yaml:1:47), "
+                 "parallelism.data_parallel_shard_degree=-1 (default)");
     not_resolved("parallelism: {data_parallel_shard_degree: 2}\n", 4, "change a degree or NGPU");
     not_resolved("parallelism: {data_parallel_replicate_degree: 1048576, tensor_parallel_degree: 1048576,"
                  " pipeline_parallel_degree: 1048576, context_parallel_degree: 1048576}\n",

@@ -34,8 +34,7 @@ static void test_print_reads_back(void **state)
     again = config_of_text(str_text(&first));
     assert_string_equal(again->job.description, c->job.description);
     assert_int_equal(again->training.dataset.n, 4);
-    for (int i = 0; i < 4; i++)
-        assert_string_equal(again->training.dataset.item[i], c->training.dataset.item[i]);
+    for (int i = 0; i < 4; i++) assert_string_equal(again->training.dataset.item[i], c->training.dataset.item[i]);
     assert_true(again->optimizer.lr == c->optimizer.lr && again->optimizer.eps == c->optimizer.eps);
     config_print(again, false, &second);
     config_print(c, false, &bare);
@@ -84,8 +83,7 @@ static void test_hash_is_of_fixed_options(void **state)
     struct config_problems problems = {0};
     struct config *a = config_of_text(""),
                   *b = config_of_text("training: {steps: 5, local_batch_size: 3}\nmetrics: {log_freq: 1}\n");
-    struct config *other = config_of_text("model: {dim: 64}\n"),
-                  *data = config_of_text("training: {seq_len: 9}\n");
+    struct config *other = config_of_text("model: {dim: 64}\n"), *data = config_of_text("training: {seq_len: 9}\n");
     uint64_t before = config_hash(a);
 
     (void)state;
@@ -101,7 +99,8 @@ static void test_hash_is_of_fixed_options(void **state)
 }
 
 /* Problems and told lines, as one text. */
-static void compared_with(enum config_earlier earlier, const char *now, const char *then_json, int n, const char *const *texts)
+static void compared_with(enum config_earlier earlier, const char *now, const char *then_json, int n,
+                          const char *const *texts)
 {
     struct config_problems problems = {0};
     struct config *c = config_of_text(now);
@@ -130,10 +129,13 @@ static void test_compare_by_purpose(void **state)
     static const char quiet[] = "{\"optimizer\": {\"lr\": 0.25}, \"debug\": {\"seed\": 2}}";
 
     (void)state;
-    compared_with(CONFIG_EARLIER_RUN, now, then, 2,
-                  TEXTS("optimizer.lr=0.5 (test.yaml:1:17), but step-10 has 0.25\n", "debug.seed=1", "model.n_heads=2"));
-    compared_with(CONFIG_EARLIER_SEED, now, then, 1, TEXTS("model.n_heads=2 (test.yaml:3:18), but step-10 has 4: a run cannot"));
-    compared_with(CONFIG_EARLIER_PARAMETERS, now, then, 0, TEXTS("model.n_heads=2 (test.yaml:3:18), but step-10 has 4\n"));
+    compared_with(
+        CONFIG_EARLIER_RUN, now, then, 2,
+        TEXTS("optimizer.lr=0.5 (test.yaml:1:17), but step-10 has 0.25\n", "debug.seed=1", "model.n_heads=2"));
+    compared_with(CONFIG_EARLIER_SEED, now, then, 1,
+                  TEXTS("model.n_heads=2 (test.yaml:3:18), but step-10 has 4: a run cannot"));
+    compared_with(CONFIG_EARLIER_PARAMETERS, now, then, 0,
+                  TEXTS("model.n_heads=2 (test.yaml:3:18), but step-10 has 4\n"));
     compared_with(CONFIG_EARLIER_SEED, "optimizer: {lr: 0.5}\n", quiet, 0, TEXTS(""));
 }
 
@@ -150,14 +152,13 @@ static void test_compare(void **state)
     compared("training: {steps: 3}\n", "{}", 0, TEXTS(""));
     compared("training: {seq_len: 64}\nmodel: {dim: 32}\n",
              "{\"training\": {\"seq_len\": 128, \"steps\": 9}, \"model\": {\"dim\": null}, \"later\": 1}", 2,
-             TEXTS("training.seq_len=64 (test.yaml:1:21), but step-10 has 128",
-                   "exclude_from_loading has dataloader",
+             TEXTS("training.seq_len=64 (test.yaml:1:21), but step-10 has 128", "exclude_from_loading has dataloader",
                    "model.dim=32 (test.yaml:2:14), but step-10 has null: a run cannot change it"));
     compared("training: {seq_len: 64}\ncheckpoint: {exclude_from_loading: [dataloader]}\n",
              "{\"training\": {\"seq_len\": 128}}", 0, TEXTS(""));
-    compared("", "{\"training\": {\"seq_len\": \"x\", \"dataset\": [1], \"tokenizer\": {}}}", 3,
-             TEXTS("step-10: training.seq_len: \"x\" is a text", "an entry of the list is not a text",
-                   "it is not a value"));
+    compared(
+        "", "{\"training\": {\"seq_len\": \"x\", \"dataset\": [1], \"tokenizer\": {}}}", 3,
+        TEXTS("step-10: training.seq_len: \"x\" is a text", "an entry of the list is not a text", "it is not a value"));
     compared("", "{", 1, TEXTS("step-10: the configuration in it cannot be read"));
     compared("", "[]", 1, TEXTS("not a JSON object"));
 }
@@ -172,8 +173,7 @@ static void test_help_and_docs_name_every_option(void **state)
     config_docs(&docs);
     config_print(c, false, &yaml);
     assert_non_null(strstr(str_text(&help), "training.local_batch_size (integer) = 8"));
-    assert_non_null(
-        strstr(str_text(&help), "activation_checkpoint.mode (none|full|selective|memory_budget) = none"));
+    assert_non_null(strstr(str_text(&help), "activation_checkpoint.mode (none|full|selective|memory_budget) = none"));
     for (const char *line = str_text(&yaml); *line; line = strchr(line, '\n') + 1) {
         char key[160] = "| `";
 

@@ -70,9 +70,8 @@ static void test_texts_stay_texts(void **state)
 
 static void test_nothing_and_quotes(void **state)
 {
-    struct config *c =
-        config_of_text("job:\n  description:\ntraining: # nothing\ncheckpoint: {folder: \"null\"}\n"
-                       "model: {flavor: 'it''s'}\nmetrics: {tags: }\n");
+    struct config *c = config_of_text("job:\n  description:\ntraining: # nothing\ncheckpoint: {folder: \"null\"}\n"
+                                      "model: {flavor: 'it''s'}\nmetrics: {tags: }\n");
 
     (void)state;
     assert_string_equal(c->job.description, "");
@@ -89,9 +88,9 @@ static void test_nothing_and_quotes(void **state)
 
 static void test_lists(void **state)
 {
-    struct config *c = config_of_text(
-        "training:\n  dataset: /a/b,c\n  dataset_exclude: []\n"
-        "optimizer:\n  param_groups:\n  - 'norm|bias: weight_decay=0'\n  - \".*: lr_factor=2\"\n");
+    struct config *c =
+        config_of_text("training:\n  dataset: /a/b,c\n  dataset_exclude: []\n"
+                       "optimizer:\n  param_groups:\n  - 'norm|bias: weight_decay=0'\n  - \".*: lr_factor=2\"\n");
 
     (void)state;
     assert_int_equal(c->training.dataset.n, 1);
@@ -108,10 +107,10 @@ static void test_lists(void **state)
 
 static void test_sections_with_dots(void **state)
 {
-    struct config *c = config_of_text(
-        "quantize:\n  linear:\n    float8: {recipe_name: rowwise}\n    mx.recipe_name: mxfp8_cublas\n"
-        "  grouped-mm:\n    mx: {fqns: [y]}\n"
-        "training.steps: 7\nquantize.grouped_mm.float8: {fqns: [x]}\n");
+    struct config *c =
+        config_of_text("quantize:\n  linear:\n    float8: {recipe_name: rowwise}\n    mx.recipe_name: mxfp8_cublas\n"
+                       "  grouped-mm:\n    mx: {fqns: [y]}\n"
+                       "training.steps: 7\nquantize.grouped_mm.float8: {fqns: [x]}\n");
 
     (void)state;
     assert_int_equal(c->quantize_linear_float8.recipe_name, CONFIG_FLOAT8_ROWWISE);
@@ -127,8 +126,7 @@ static void test_nearest_key(void **state)
     (void)state;
     assert_text_refused("validatio: {seq_len: 5, freg: 3}\nwandb: {enable: true}\nzzz: 5\n", 4,
                         TEXTS("did you mean validation.seq_len?", "did you mean validation.freq?",
-                              "wandb.enable: there is no such option; did you mean",
-                              "zzz: there is no such option"));
+                              "wandb.enable: there is no such option; did you mean", "zzz: there is no such option"));
 }
 
 /* All problems of one file, each where it is. */
@@ -178,8 +176,7 @@ static void test_duplicates(void **state)
 static void test_not_yaml(void **state)
 {
     (void)state;
-    assert_text_refused("training: [1, 2\n", 1,
-                        TEXTS("test.yaml:2:1: did not find expected ',' or ']'", "line 1"));
+    assert_text_refused("training: [1, 2\n", 1, TEXTS("test.yaml:2:1: did not find expected ',' or ']'", "line 1"));
     assert_text_refused("training:\n\tsteps: 1\n", 1, TEXTS("test.yaml:2:1: "));
     assert_text_refused("job: {description: \"\xff\"}\n", 1, TEXTS("test.yaml: byte 20: "));
     assert_text_refused("- training\n", 1, TEXTS("test.yaml:1:1: expected sections"));
@@ -190,8 +187,7 @@ static void test_not_yaml(void **state)
     assert_text_refused("job: {description: !secret x}\n", 1, TEXTS("the tag !secret is not understood"));
     assert_text_refused("job: {description: \"a\\0b\"}\n", 1, TEXTS("a text cannot hold a zero byte"));
     assert_text_refused("training: &a {steps: 1, x: *a}\n", 1, TEXTS("training.x: there is no such option"));
-    assert_text_refused("quantize: &a {linear: *a}\n", 1,
-                        TEXTS("quantize.linear.linear: there is no such option"));
+    assert_text_refused("quantize: &a {linear: *a}\n", 1, TEXTS("quantize.linear.linear: there is no such option"));
 }
 
 /* The text of `before`, n times `again`, and `after` is refused for this reason alone. */
@@ -233,9 +229,9 @@ static void test_replaced_options(void **state)
         "model: {tokenizer_path: x}\nactivation_checkpoint: {early_stop: true}\n",
         6,
         TEXTS("training.batch_size: there is no such option; it is training.local_batch_size here",
-              "training.gc_freq: there is no such option; C has no garbage collector",
-              "ctitan has no compiler", "fault_tolerance.enable: there is no such option; ctitan has none",
-              "training.tokenizer", "recomputation stops"));
+              "training.gc_freq: there is no such option; C has no garbage collector", "ctitan has no compiler",
+              "fault_tolerance.enable: there is no such option; ctitan has none", "training.tokenizer",
+              "recomputation stops"));
 }
 
 /* ---- include ---- */

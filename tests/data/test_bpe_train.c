@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Learning a vocabulary: the reference's trainer gives the same merges, order does not matter, sizes that cannot be are refused. */
+/* Learning a vocabulary: the reference's trainer gives the same merges, order does not matter, sizes that cannot be are
+ * refused. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -58,7 +59,8 @@ static void assert_same_tokens(const struct tokenizer *a, const struct tokenizer
 
 static void test_equals_the_reference(void **state)
 {
-    static const char *const names[][2] = {{"llama3", GOLDEN "llama3.json"}, {"qwen", GOLDEN "qwen.json"}, {"gpt2", GOLDEN "gpt2.json"}};
+    static const char *const names[][2] = {
+        {"llama3", GOLDEN "llama3.json"}, {"qwen", GOLDEN "qwen.json"}, {"gpt2", GOLDEN "gpt2.json"}};
     struct tokenizer_document documents[MAX_DOCUMENTS], reversed[MAX_DOCUMENTS];
     struct str text = {0};
     struct error e;
@@ -147,7 +149,8 @@ static void test_long_word(void **state)
     (void)state;
     memset(text, 'a', BYTES);
     text[BYTES] = '\0';
-    assert_int_equal(train_on(&t, 258 + 15, NULL, text, &e), ERR_NONE); /* doubles 15 times: a pair of halves is seen once */
+    assert_int_equal(train_on(&t, 258 + 15, NULL, text, &e),
+                     ERR_NONE); /* doubles 15 times: a pair of halves is seen once */
     for (int i = 0; i < 15; i++) {
         size_t n = 0;
 
@@ -164,7 +167,8 @@ static void test_special_tokens(void **state)
     static const struct {
         const char *bos, *eos;
         int32_t size, bos_id, eos_id;
-    } cases[] = {{"", "", 256, -1, -1}, {"<s>", "", 257, 256, -1}, {"", "<e>", 257, -1, 256}, {"<x>", "<x>", 257, 256, 256}};
+    } cases[] = {
+        {"", "", 256, -1, -1}, {"<s>", "", 257, 256, -1}, {"", "<e>", 257, -1, 256}, {"<x>", "<x>", 257, 256, 256}};
     struct tokenizer_document document = {"", 0};
 
     (void)state;
@@ -206,8 +210,12 @@ static void test_memory_runs_out(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_equals_the_reference), cmocka_unit_test(test_ties),           cmocka_unit_test(test_sizes),
-        cmocka_unit_test(test_long_word),            cmocka_unit_test(test_special_tokens), cmocka_unit_test(test_memory_runs_out),
+        cmocka_unit_test(test_equals_the_reference),
+        cmocka_unit_test(test_ties),
+        cmocka_unit_test(test_sizes),
+        cmocka_unit_test(test_long_word),
+        cmocka_unit_test(test_special_tokens),
+        cmocka_unit_test(test_memory_runs_out),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

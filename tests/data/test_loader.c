@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* The stream of microbatches: independent of how a step is split, resumable at any place, finite passes that ranks agree on. */
+/* The stream of microbatches: independent of how a step is split, resumable at any place, finite passes that ranks
+ * agree on. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -17,7 +18,8 @@
 
 enum { T = 8, VOCAB = 60000 };
 
-/* A run of n_samples samples (and `extra` tokens), in which a sample is known by its first token: sample s starts with id 1 + s*T. */
+/* A run of n_samples samples (and `extra` tokens), in which a sample is known by its first token: sample s starts with
+ * id 1 + s*T. */
 static struct token_cache *samples_file(struct temp *t, int64_t n_samples, int64_t extra)
 {
     return token_file_run(t, "tokens.bin", n_samples * T + 1 + extra, VOCAB);
@@ -25,8 +27,15 @@ static struct token_cache *samples_file(struct temp *t, int64_t n_samples, int64
 
 static struct loader_spec spec_of(const struct token_cache *c, int D, int B, int A)
 {
-    return (struct loader_spec){.cache = c, .seq_len = T, .local_batch = B, .n_microbatches = A, .dp_size = D, .seed = 42,
-                                .shuffle = true, .repeat = true, .prefetch = 2};
+    return (struct loader_spec){.cache = c,
+                                .seq_len = T,
+                                .local_batch = B,
+                                .n_microbatches = A,
+                                .dp_size = D,
+                                .seed = 42,
+                                .shuffle = true,
+                                .repeat = true,
+                                .prefetch = 2};
 }
 
 static struct loader *open_loader(const struct loader_spec *spec)
@@ -83,7 +92,8 @@ static void samples_of_steps(struct loader_spec spec, int n_steps, int64_t *out,
 /* Global batch 12 over 100 samples: also over the end of an epoch. */
 static void test_a_step_does_not_depend_on_its_split(void **state)
 {
-    static const int splits[][3] = {{1, 12, 1}, {1, 1, 12}, {12, 1, 1}, {2, 3, 2}, {3, 2, 2}, {4, 1, 3}, {2, 2, 3}, {6, 2, 1}};
+    static const int splits[][3] = {{1, 12, 1}, {1, 1, 12}, {12, 1, 1}, {2, 3, 2},
+                                    {3, 2, 2},  {4, 1, 3},  {2, 2, 3},  {6, 2, 1}};
     enum { STEPS = 20 };
     int64_t want[STEPS * 12], got[STEPS * 12];
     struct temp t;
@@ -233,7 +243,8 @@ static void test_finite_pass(void **state)
     for (int64_t n_samples = 1; n_samples <= 9; n_samples++)
         for (int D = 1; D <= 4; D++)
             for (int B = 1; B <= 3; B++) {
-                int64_t extra = (n_samples * 3 + D) % T, n_labels = n_samples * T + extra, valid = 0, real = 0, batches = 0;
+                int64_t extra = (n_samples * 3 + D) % T, n_labels = n_samples * T + extra, valid = 0, real = 0,
+                        batches = 0;
                 struct token_cache *c = samples_file(&t, n_samples, extra);
                 char *seen = mem_zalloc((size_t)n_labels + 2, 1);
 
@@ -425,11 +436,16 @@ static void test_close_at_any_moment(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_a_step_does_not_depend_on_its_split), cmocka_unit_test(test_epochs),
-        cmocka_unit_test(test_resume_anywhere),                     cmocka_unit_test(test_a_far_cursor_costs_nothing),
-        cmocka_unit_test(test_finite_pass),                         cmocka_unit_test(test_batches_in_use),
-        cmocka_unit_test(test_errors_of_the_thread),                cmocka_unit_test(test_bad_specs),
-        cmocka_unit_test(test_out_of_memory),                       cmocka_unit_test(test_close_at_any_moment),
+        cmocka_unit_test(test_a_step_does_not_depend_on_its_split),
+        cmocka_unit_test(test_epochs),
+        cmocka_unit_test(test_resume_anywhere),
+        cmocka_unit_test(test_a_far_cursor_costs_nothing),
+        cmocka_unit_test(test_finite_pass),
+        cmocka_unit_test(test_batches_in_use),
+        cmocka_unit_test(test_errors_of_the_thread),
+        cmocka_unit_test(test_bad_specs),
+        cmocka_unit_test(test_out_of_memory),
+        cmocka_unit_test(test_close_at_any_moment),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* From a description of data to a cache: right tokens, made once, kept, made again when anything that matters changed. */
+/* From a description of data to a cache: right tokens, made once, kept, made again when anything that matters changed.
+ */
 #include <fcntl.h>
 #include <pthread.h>
 #include <setjmp.h>
@@ -111,7 +112,9 @@ static void test_documents_become_tokens(void **state)
     (void)state;
     scene_make(&s);
     temp_write_text(&s.t, "data/1.txt", "ab");
-    temp_write_text(&s.t, "data/2.txt", "\xef\xbb\xbf" "c\n");
+    temp_write_text(&s.t, "data/2.txt",
+                    "\xef\xbb\xbf"
+                    "c\n");
     temp_write_text(&s.t, "data/3.jsonl", "{\"text\":\"\"}\n{\"text\":\"  \"}\n{}\n");
     temp_write_text(&s.t, "data/4.txt", "\xff<s>");
     expect_tokens(&s, want, sizeof want / sizeof *want);
@@ -205,12 +208,14 @@ static void test_a_stamp_spares_reading(void **state)
     temp_write_text(&s.t, "data/a.txt", "hello");
     assert_true(was_made(&s));
     assert_int_equal(io_list(s.cache, &a, &names, &n, &e), ERR_NONE);
-    for (int i = 0; i < n; i++) assert_true(strncmp(names[i], "stamp-", 6) != 0 || strstr(names[i], ".lock")); /* too fresh to trust */
+    for (int i = 0; i < n; i++)
+        assert_true(strncmp(names[i], "stamp-", 6) != 0 || strstr(names[i], ".lock")); /* too fresh to trust */
     sleep(3);
     assert_false(was_made(&s));
     assert_int_equal(io_list(s.cache, &a, &names, &n, &e), ERR_NONE);
     for (int i = 0; i < n; i++)
-        if (strncmp(names[i], "stamp-", 6) == 0 && !strstr(names[i], ".lock")) snprintf(stamp, sizeof stamp, "%s/%s", s.cache, names[i]);
+        if (strncmp(names[i], "stamp-", 6) == 0 && !strstr(names[i], ".lock"))
+            snprintf(stamp, sizeof stamp, "%s/%s", s.cache, names[i]);
     assert_true(stamp[0]);
     /* a stamp that leads elsewhere is followed: proof that the content was not read */
     p = prepare(&s);
@@ -371,10 +376,12 @@ static bool stop_at(void *arg, const char *what, int64_t done, int64_t total)
     return false;
 }
 
-/* Whatever is under way, the work ends with the next report, and the one that comes after it finds nothing half done. */
+/* Whatever is under way, the work ends with the next report, and the one that comes after it finds nothing half done.
+ */
 static void test_stopped_anywhere(void **state)
 {
-    static const char *const works[] = {"reading the data", "reading text for the tokenizer", "learning the tokenizer", "tokenizing"};
+    static const char *const works[] = {"reading the data", "reading text for the tokenizer", "learning the tokenizer",
+                                        "tokenizing"};
     int n_seen[4] = {0};
     struct data_prepared p;
     struct scene s;
@@ -560,11 +567,12 @@ static void test_synthetic(void **state)
 /* Every option of the data, each with a value of its own: none may be read and then forgotten. */
 static void test_options_reach_the_description(void **state)
 {
-    struct config *c = config_of_text("training: {dataset: [a, b], dataset_path: in, dataset_exclude: [x, y], dataset_fallback: [f],\n"
-                                      "  text_field: body, document_separator: '%', tokenizer: byte, tokenizer_vocab_size: 777,\n"
-                                      "  cache_folder: kept}\n"
-                                      "validation: {enable: true, dataset: [v], dataset_path: other}\n"
-                                      "debug: {seed: 9}\n");
+    struct config *c =
+        config_of_text("training: {dataset: [a, b], dataset_path: in, dataset_exclude: [x, y], dataset_fallback: [f],\n"
+                       "  text_field: body, document_separator: '%', tokenizer: byte, tokenizer_vocab_size: 777,\n"
+                       "  cache_folder: kept}\n"
+                       "validation: {enable: true, dataset: [v], dataset_path: other}\n"
+                       "debug: {seed: 9}\n");
     struct data_spec both[] = {data_spec_training(c), data_spec_validation(c)};
 
     (void)state;
@@ -593,14 +601,19 @@ static void test_options_reach_the_description(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_documents_become_tokens), cmocka_unit_test(test_threads_do_not_matter),
-        cmocka_unit_test(test_made_once),               cmocka_unit_test(test_a_stamp_spares_reading),
+        cmocka_unit_test(test_documents_become_tokens),
+        cmocka_unit_test(test_threads_do_not_matter),
+        cmocka_unit_test(test_made_once),
+        cmocka_unit_test(test_a_stamp_spares_reading),
         cmocka_unit_test(test_torn_and_foreign_caches_are_made_again),
-        cmocka_unit_test(test_automatic_tokenizer),     cmocka_unit_test(test_concurrent_builders),
+        cmocka_unit_test(test_automatic_tokenizer),
+        cmocka_unit_test(test_concurrent_builders),
         cmocka_unit_test(test_stopped_anywhere),
-        cmocka_unit_test(test_failures),                cmocka_unit_test(test_out_of_memory),
+        cmocka_unit_test(test_failures),
+        cmocka_unit_test(test_out_of_memory),
         cmocka_unit_test(test_places_and_fallback),
-        cmocka_unit_test(test_synthetic),               cmocka_unit_test(test_options_reach_the_description),
+        cmocka_unit_test(test_synthetic),
+        cmocka_unit_test(test_options_reach_the_description),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -14,7 +14,8 @@
 
 enum { T = 4 };
 
-/* Token counts around k*T + 1, training (tail dropped) and finite pass (tail padded): samples, and which labels are counted. */
+/* Token counts around k*T + 1, training (tail dropped) and finite pass (tail padded): samples, and which labels are
+ * counted. */
 static void test_counts_at_the_borders(void **state)
 {
     struct temp t;
@@ -57,7 +58,8 @@ static void test_counts_at_the_borders(void **state)
     temp_remove(&t);
 }
 
-/* Against the rule written out token by token, for documents of every length from 1 on, and data that ends inside a sample. */
+/* Against the rule written out token by token, for documents of every length from 1 on, and data that ends inside a
+ * sample. */
 static void check_documents(const int64_t *lengths, int n_documents, int seq_len)
 {
     int document[128], n = 0;
@@ -184,9 +186,12 @@ static void test_golden_order(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_counts_at_the_borders), cmocka_unit_test(test_document_mask),
-        cmocka_unit_test(test_blank),                 cmocka_unit_test(test_permutation),
-        cmocka_unit_test(test_shuffle_is_a_shuffle),  cmocka_unit_test(test_golden_order),
+        cmocka_unit_test(test_counts_at_the_borders),
+        cmocka_unit_test(test_document_mask),
+        cmocka_unit_test(test_blank),
+        cmocka_unit_test(test_permutation),
+        cmocka_unit_test(test_shuffle_is_a_shuffle),
+        cmocka_unit_test(test_golden_order),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -98,7 +98,8 @@ static void test_byte_order_mark(void **state)
     (void)state;
     temp_make(&t);
     expect_texts(temp_write_text(&t, "a.txt", "\xef\xbb\xbfone\n%\ntwo\n"), "%", "one\n|two\n|");
-    expect_texts(temp_write_text(&t, "a.jsonl", "\xef\xbb\xbf{\"text\":\"one\"}\n{\"text\":\"two\"}\n"), NULL, "one|two|");
+    expect_texts(temp_write_text(&t, "a.jsonl", "\xef\xbb\xbf{\"text\":\"one\"}\n{\"text\":\"two\"}\n"), NULL,
+                 "one|two|");
     expect_texts(temp_write_text(&t, "b.txt", "\xef\xbb\xbf%\ntwo\n"), "%", "two\n|");
     path = temp_write(&t, "utf16.txt", "\xff\xfeo\0n\0", 6);
     read_all(&spec, 1, &c);
@@ -109,8 +110,9 @@ static void test_byte_order_mark(void **state)
 
 static void test_skipped_documents_are_counted(void **state)
 {
-    static const char lines[] = "{\"text\":\"a\"}\n\n\"\"\n{\"text\":\"\"}\n{\"text\":\" \\n\"}\n{\"other\":1}\n{\"text\":null}\n"
-                                "{\"text\":7}\n  \n{\"text\":\"b\", \"id\":18446744073709551615}";
+    static const char lines[] =
+        "{\"text\":\"a\"}\n\n\"\"\n{\"text\":\"\"}\n{\"text\":\" \\n\"}\n{\"other\":1}\n{\"text\":null}\n"
+        "{\"text\":7}\n  \n{\"text\":\"b\", \"id\":18446744073709551615}";
     struct temp t;
     const char *path;
     struct source_spec spec = {.paths = &path, .n_paths = 1};
@@ -388,11 +390,16 @@ static void test_hash_is_of_the_content(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_plain_text_and_separators), cmocka_unit_test(test_byte_order_mark),
-        cmocka_unit_test(test_skipped_documents_are_counted), cmocka_unit_test(test_json_texts_and_errors),
-        cmocka_unit_test(test_line_numbers),           cmocka_unit_test(test_json_by_its_first_line),
-        cmocka_unit_test(test_huge_line), cmocka_unit_test(test_gzip),
-        cmocka_unit_test(test_folders_and_patterns), cmocka_unit_test(test_nothing_to_read),
+        cmocka_unit_test(test_plain_text_and_separators),
+        cmocka_unit_test(test_byte_order_mark),
+        cmocka_unit_test(test_skipped_documents_are_counted),
+        cmocka_unit_test(test_json_texts_and_errors),
+        cmocka_unit_test(test_line_numbers),
+        cmocka_unit_test(test_json_by_its_first_line),
+        cmocka_unit_test(test_huge_line),
+        cmocka_unit_test(test_gzip),
+        cmocka_unit_test(test_folders_and_patterns),
+        cmocka_unit_test(test_nothing_to_read),
         cmocka_unit_test(test_hash_is_of_the_content),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

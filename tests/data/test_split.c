@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Cutting text: the hand-written ASCII paths give the pieces of their regular expressions, and expressions that PCRE2 would read
- * differently from the reference are refused.
+ * Cutting text: the hand-written ASCII paths give the pieces of their regular expressions, and expressions that PCRE2
+ * would read differently from the reference are refused.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -53,9 +53,10 @@ static void compare(const struct splitter *s, const char *text, size_t n)
 /* Every text of up to four symbols that matter, and long random ones. */
 static void test_hand_written_paths(void **state)
 {
-    static const char *const symbols[] = {"a", "S", "T", "r", "E", "l", "d", "M", "v",
-                                          "'", " ", " ", "\n", "\r", "\t", "1", "2", "!", "-", "\x01",
-                                          "\x7f", "é", "ſ", "中", "\xC2\xA0", "\xE3\x80\x80", "٣", "\xCC\x81", "😀", "\xC2\x85"};
+    static const char *const symbols[] = {
+        "a",  "S",        "T", "r",       "E", "l", "d",    "M",    "v", "'", " ",  " ",        "\n",
+        "\r", "\t",       "1", "2",       "!", "-", "\x01", "\x7f", "é", "ſ", "中", "\xC2\xA0", "\xE3\x80\x80",
+        "٣",  "\xCC\x81", "😀", "\xC2\x85"};
     enum { N = (int)(sizeof symbols / sizeof *symbols) };
     uint64_t random = 1;
 
@@ -94,13 +95,21 @@ static void test_pieces(void **state)
     (void)state;
     assert_int_equal(splitter_add(&s, SPLIT_LLAMA3, &e), ERR_NONE);
     pieces_of(&s, "I'LL go  12345!\n\n x", 20, false, &out);
-    assert_string_equal(str_text(&out), "I\xFF'LL\xFF go\xFF \xFF \xFF" "123\xFF" "45\xFF!\n\n\xFF x\xFF");
+    assert_string_equal(str_text(&out), "I\xFF'LL\xFF go\xFF \xFF \xFF"
+                                        "123\xFF"
+                                        "45\xFF!\n\n\xFF x\xFF");
     splitter_release(&s);
     /* a chain; what lies between matches is a piece too */
     assert_int_equal(splitter_add(&s, "\\p{N}", &e), ERR_NONE);
     assert_int_equal(splitter_add(&s, "b+", &e), ERR_NONE);
     pieces_of(&s, "abba12cb", 8, false, &out);
-    assert_string_equal(str_text(&out), "a\xFF" "bb\xFF" "a\xFF" "1\xFF" "2\xFF" "c\xFF" "b\xFF");
+    assert_string_equal(str_text(&out), "a\xFF"
+                                        "bb\xFF"
+                                        "a\xFF"
+                                        "1\xFF"
+                                        "2\xFF"
+                                        "c\xFF"
+                                        "b\xFF");
     splitter_release(&s);
     pieces_of(&s, "one piece", 9, false, &out);
     assert_string_equal(str_text(&out), "one piece\xFF");
@@ -129,9 +138,11 @@ static void test_long_runs(void **state)
 
 static void test_refused(void **state)
 {
-    static const char *const bad[] = {"\\w+", "\\bx", "^a", "a$", "[a[b]]", "[a&&b]", "[]a]", "[\\S]", "[a", "(?<=a)b", "(?<n>a)", "(?m:a)",
-                                      "(a", "a)", "a{2,3}+", "a{,3}", "\\p{^L}x", "\\pL", "\\p{}", "\\x41", "(?i:\\p{L})", "(?i:[a])",
-                                      "(?i:ss)", "(?i:ſ)", "a\\", "\\u12", "\\1", "a*", "a|", "", "[z-a]", "\\p{Nonsense}"};
+    static const char *const bad[] = {
+        "\\w+",     "\\bx",    "^a",      "a$",     "[a[b]]",      "[a&&b]",   "[]a]",    "[\\S]",
+        "[a",       "(?<=a)b", "(?<n>a)", "(?m:a)", "(a",          "a)",       "a{2,3}+", "a{,3}",
+        "\\p{^L}x", "\\pL",    "\\p{}",   "\\x41",  "(?i:\\p{L})", "(?i:[a])", "(?i:ss)", "(?i:ſ)",
+        "a\\",      "\\u12",   "\\1",     "a*",     "a|",          "",         "[z-a]",   "\\p{Nonsense}"};
 
     (void)state;
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
@@ -165,8 +176,9 @@ static void test_translated(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_hand_written_paths), cmocka_unit_test(test_pieces), cmocka_unit_test(test_long_runs),
-        cmocka_unit_test(test_refused), cmocka_unit_test(test_translated),
+        cmocka_unit_test(test_hand_written_paths), cmocka_unit_test(test_pieces),
+        cmocka_unit_test(test_long_runs),          cmocka_unit_test(test_refused),
+        cmocka_unit_test(test_translated),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* The token file: what is written is read back, damage is seen, a failed write leaves nothing; and the synthetic run. */
+/* The token file: what is written is read back, damage is seen, a failed write leaves nothing; and the synthetic run.
+ */
 #include <fcntl.h>
 #include <setjmp.h>
 #include <signal.h>

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* The tokenizer beside its golden ids: any bytes survive, special tokens, the built-in one, threads, what is refused, lack of memory. */
+/* The tokenizer beside its golden ids: any bytes survive, special tokens, the built-in one, threads, what is refused,
+ * lack of memory. */
 #include <pthread.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -55,7 +56,8 @@ static void check_round_trip(const struct tokenizer *t, struct tokenizer_scratch
 
 static void test_any_bytes_survive(void **state)
 {
-    static const char *const files[] = {"byte", GOLDEN "llama3.json", GOLDEN "gpt2.json", GOLDEN "deepseek.json", GOLDEN "ctitan.json"};
+    static const char *const files[] = {"byte", GOLDEN "llama3.json", GOLDEN "gpt2.json", GOLDEN "deepseek.json",
+                                        GOLDEN "ctitan.json"};
     static const char hard[] = "cut \xF0\x9F\x98 overlong \xC0\x80 \xFF\xFE surrogate \xED\xA0\x80 nul \0 end\xE4\xB8";
     uint64_t random = 7;
 
@@ -76,8 +78,10 @@ static void test_any_bytes_survive(void **state)
             for (size_t k = 0; k < n; k++) {
                 random = hash_mix(random + 1);
                 /* plain bytes, whole characters, cut ones */
-                if (random % 4) str_add_char(&text, (char)(random >> 8));
-                else str_add_bytes(&text, "中😀é the ends", random >> 8 & 15);
+                if (random % 4)
+                    str_add_char(&text, (char)(random >> 8));
+                else
+                    str_add_bytes(&text, "中😀é the ends", random >> 8 & 15);
             }
             check_round_trip(t, s, &text);
         }
@@ -130,7 +134,8 @@ static void test_ids_out_of_range(void **state)
 /* Hashes tell tokenizers apart. */
 static void test_hash(void **state)
 {
-    static const char *const files[] = {"byte", GOLDEN "llama3.json", GOLDEN "llama3_whole.json", GOLDEN "qwen.json", GOLDEN "ctitan.json"};
+    static const char *const files[] = {"byte", GOLDEN "llama3.json", GOLDEN "llama3_whole.json", GOLDEN "qwen.json",
+                                        GOLDEN "ctitan.json"};
     uint64_t hashes[5];
 
     (void)state;
@@ -148,12 +153,15 @@ static void test_hash(void **state)
 /* ---- merging, against a plain reading of the rule ---- */
 
 /* a..d; the merges below make long chains and ties. */
-#define MODEL(more)                                                                                                               \
-    "{\"pre_tokenizer\":{\"type\":\"ByteLevel\",\"add_prefix_space\":false,\"use_regex\":false},\"model\":{\"type\":\"BPE\","          \
-    "\"vocab\":{\"a\":0,\"b\":1,\"c\":2,\"d\":3,\"ab\":4,\"aa\":5,\"bc\":6,\"abab\":7,\"aaaa\":8,\"abc\":9,\"ababab\":10,\"dd\":11},"  \
+#define MODEL(more)                                                                                                    \
+    "{\"pre_tokenizer\":{\"type\":\"ByteLevel\",\"add_prefix_space\":false,\"use_regex\":false},\"model\":{\"type\":"  \
+    "\"BPE\","                                                                                                         \
+    "\"vocab\":{\"a\":0,\"b\":1,\"c\":2,\"d\":3,\"ab\":4,\"aa\":5,\"bc\":6,\"abab\":7,\"aaaa\":8,\"abc\":9,"           \
+    "\"ababab\":10,\"dd\":11},"                                                                                        \
     "\"merges\":[\"d d\",\"b c\",\"a b\",\"a a\",\"a bc\",\"aa aa\",\"ab ab\",\"abab ab\",\"ab c\"]" more "}}"
 
-static const int32_t merges[][3] = {{3, 3, 11}, {1, 2, 6}, {0, 1, 4}, {0, 0, 5}, {0, 6, 9}, {5, 5, 8}, {4, 4, 7}, {7, 4, 10}, {4, 2, 9}};
+static const int32_t merges[][3] = {{3, 3, 11}, {1, 2, 6}, {0, 1, 4},  {0, 0, 5}, {0, 6, 9},
+                                    {5, 5, 8},  {4, 4, 7}, {7, 4, 10}, {4, 2, 9}};
 
 static size_t merge_plainly(int32_t *ids, size_t n)
 {
@@ -331,9 +339,11 @@ static void test_memory_runs_out(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_any_bytes_survive),      cmocka_unit_test(test_byte_tokenizer), cmocka_unit_test(test_ids_out_of_range),
-        cmocka_unit_test(test_hash),                   cmocka_unit_test(test_merging),        cmocka_unit_test(test_byte_not_in_vocabulary),
-        cmocka_unit_test(test_long_piece),             cmocka_unit_test(test_threads),        cmocka_unit_test(test_memory_runs_out),
+        cmocka_unit_test(test_any_bytes_survive), cmocka_unit_test(test_byte_tokenizer),
+        cmocka_unit_test(test_ids_out_of_range),  cmocka_unit_test(test_hash),
+        cmocka_unit_test(test_merging),           cmocka_unit_test(test_byte_not_in_vocabulary),
+        cmocka_unit_test(test_long_piece),        cmocka_unit_test(test_threads),
+        cmocka_unit_test(test_memory_runs_out),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Ids equal the reference's: tests/golden/tokenizer/cases.json holds what the `tokenizers` package gives for files of several kinds
- * (its own and one that ctitan trained), for chosen texts and for every code point assigned in Unicode 14.
+ * Ids equal the reference's: tests/golden/tokenizer/cases.json holds what the `tokenizers` package gives for files of
+ * several kinds (its own and one that ctitan trained), for chosen texts and for every code point assigned in
+ * Unicode 14.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -95,7 +96,8 @@ static void check_text(struct subject *x, const char *file, const char *name, co
             char hash[20];
 
             snprintf(hash, sizeof hash, "%016llx", (unsigned long long)hash_ids(HASH_FNV_START, &x->ids));
-            if (strcmp(hash, json_string_value(want)) != 0) fail_msg("%s: other ids for \"%s\"", file, json_string_value(text));
+            if (strcmp(hash, json_string_value(want)) != 0)
+                fail_msg("%s: other ids for \"%s\"", file, json_string_value(text));
         } else {
             assert_int_equal(x->ids.count, json_array_size(want));
             for (size_t i = 0; i < x->ids.count; i++)
@@ -127,7 +129,8 @@ static void test_texts(void **state)
 
     (void)state;
     temp_make(&temp);
-    json_object_foreach(json_object_get(golden, "tokenizers"), file, entry) {
+    json_object_foreach(json_object_get(golden, "tokenizers"), file, entry)
+    {
         struct subject read, written;
         struct error e = {0};
         char path[256];
@@ -168,8 +171,10 @@ static size_t around(char out[128], uint32_t code)
     size_t n = 0;
 
     for (const char *p = "a@b @ @1@@.@\n@  @'@ \n @'s"; *p; p++) {
-        if (*p == '@') n += put_code(out + n, code);
-        else out[n++] = *p;
+        if (*p == '@')
+            n += put_code(out + n, code);
+        else
+            out[n++] = *p;
     }
     return n;
 }
@@ -190,7 +195,8 @@ static void test_code_points(void **state)
     json_t *entry;
 
     (void)state;
-    json_object_foreach(json_object_get(golden, "tokenizers"), file, entry) {
+    json_object_foreach(json_object_get(golden, "tokenizers"), file, entry)
+    {
         const json_t *hashes = json_object_get(entry, "code_points");
         uint64_t h = HASH_FNV_START;
         uint32_t block = 0;
@@ -206,7 +212,8 @@ static void test_code_points(void **state)
 
             if (c >= 0xF0000) last = c + 8; /* private use planes: all alike */
             for (; c <= last; c++) {
-                for (; c / 1024 != block; block++, h = HASH_FNV_START, is_empty = true) check_block(file, hashes, block, h, is_empty);
+                for (; c / 1024 != block; block++, h = HASH_FNV_START, is_empty = true)
+                    check_block(file, hashes, block, h, is_empty);
                 encode(&x, text, around(text, c), false);
                 h = hash_ids(h, &x.ids);
                 is_empty = false;

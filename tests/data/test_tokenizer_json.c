@@ -43,7 +43,8 @@ static void test_refused(void **state)
         {"{\"model\":{\"type\":\"Unigram\"}}", ERR_UNSUPPORTED, "Unigram"},
         {"{\"model\":{\"type\":\"BPE\",\"dropout\":0.1}}", ERR_UNSUPPORTED, "\"model.dropout\": 0.1"},
         {"{\"model\":{\"type\":\"BPE\",\"byte_fallback\":true}}", ERR_UNSUPPORTED, "byte_fallback"},
-        {"{\"model\":{\"type\":\"BPE\",\"continuing_subword_prefix\":\"##\"}}", ERR_UNSUPPORTED, "continuing_subword_prefix"},
+        {"{\"model\":{\"type\":\"BPE\",\"continuing_subword_prefix\":\"##\"}}", ERR_UNSUPPORTED,
+         "continuing_subword_prefix"},
         {"{\"model\":{\"type\":\"BPE\",\"end_of_word_suffix\":\"</w>\"}}", ERR_UNSUPPORTED, "</w>"},
         {"{\"truncation\":{}," PRE "," BPE "}", ERR_UNSUPPORTED, "truncation"},
         {"{\"padding\":{}," PRE "," BPE "}", ERR_UNSUPPORTED, "padding"},
@@ -52,12 +53,15 @@ static void test_refused(void **state)
         {"{\"pre_tokenizer\":null," BPE "}", ERR_UNSUPPORTED, "\"pre_tokenizer\""},
         {"{\"pre_tokenizer\":{\"type\":\"Metaspace\"}," BPE "}", ERR_UNSUPPORTED, "Metaspace"},
         {"{\"pre_tokenizer\":{\"type\":\"ByteLevel\"}," BPE "}", ERR_UNSUPPORTED, "add_prefix_space"},
-        {"{\"pre_tokenizer\":{\"type\":\"Sequence\",\"pretokenizers\":[" BYTES "," BYTES "]}," BPE "}", ERR_UNSUPPORTED, "after ByteLevel"},
+        {"{\"pre_tokenizer\":{\"type\":\"Sequence\",\"pretokenizers\":[" BYTES "," BYTES "]}," BPE "}", ERR_UNSUPPORTED,
+         "after ByteLevel"},
         {"{\"pre_tokenizer\":{\"type\":\"Sequence\"}," BPE "}", ERR_FORMAT, "pretokenizers"},
         {"{\"pre_tokenizer\":{\"type\":\"Split\",\"behavior\":\"Removed\",\"pattern\":{\"Regex\":\"a\"}}," BPE "}",
          ERR_UNSUPPORTED, "Removed"},
-        {"{\"pre_tokenizer\":{\"type\":\"Split\",\"behavior\":\"Isolated\",\"pattern\":3}," BPE "}", ERR_FORMAT, "pattern"},
-        {"{\"pre_tokenizer\":{\"type\":\"Split\",\"behavior\":\"Isolated\",\"pattern\":{\"Regex\":\"\\\\bx\"}}," BPE "}",
+        {"{\"pre_tokenizer\":{\"type\":\"Split\",\"behavior\":\"Isolated\",\"pattern\":3}," BPE "}", ERR_FORMAT,
+         "pattern"},
+        {"{\"pre_tokenizer\":{\"type\":\"Split\",\"behavior\":\"Isolated\",\"pattern\":{\"Regex\":\"\\\\bx\"}}," BPE
+         "}",
          ERR_UNSUPPORTED, "\\bx"},
         {"{" PRE ",\"model\":{\"type\":\"BPE\",\"merges\":[]}}", ERR_FORMAT, "vocab"},
         {"{" PRE ",\"model\":{\"type\":\"BPE\",\"vocab\":{},\"merges\":[]}}", ERR_FORMAT, "vocab"},
@@ -75,10 +79,12 @@ static void test_refused(void **state)
         {"{" PRE ",\"model\":{" VOCAB ",\"merges\":[],\"unk_token\":\"<unk>\"}}", ERR_UNSUPPORTED, "unk_token"},
         {"{\"added_tokens\":3," PRE "," BPE "}", ERR_FORMAT, "added_tokens"},
         {"{\"added_tokens\":[{\"id\":3}]," PRE "," BPE "}", ERR_FORMAT, "\"added_tokens\"[0]"},
-        {"{\"added_tokens\":[{\"id\":16000000,\"content\":\"<s>\"}]," PRE "," BPE "}", ERR_FORMAT, "\"added_tokens\"[0]"},
+        {"{\"added_tokens\":[{\"id\":16000000,\"content\":\"<s>\"}]," PRE "," BPE "}", ERR_FORMAT,
+         "\"added_tokens\"[0]"},
         {"{\"added_tokens\":[{\"id\":2,\"content\":\"<s>\"}]," PRE "," BPE "}", ERR_FORMAT, "id 2 of another token"},
         {"{\"added_tokens\":[{\"id\":7,\"content\":\"ab\"}]," PRE "," BPE "}", ERR_FORMAT, "\"ab\""},
-        {"{\"added_tokens\":[" ADDED("<s>", ",\"single_word\":true") "]," PRE "," BPE "}", ERR_UNSUPPORTED, "single_word"},
+        {"{\"added_tokens\":[" ADDED("<s>", ",\"single_word\":true") "]," PRE "," BPE "}", ERR_UNSUPPORTED,
+         "single_word"},
     };
 
     (void)state;
@@ -87,7 +93,8 @@ static void test_refused(void **state)
         struct error e;
         err_t rc = parse(cases[i].json, NULL, &t, &e);
 
-        if (rc != cases[i].code || !strstr(e.message, cases[i].words)) fail_msg("%s gives %d: %s", cases[i].json, rc, e.message);
+        if (rc != cases[i].code || !strstr(e.message, cases[i].words))
+            fail_msg("%s gives %d: %s", cases[i].json, rc, e.message);
         assert_null(t);
         assert_non_null(strstr(e.message, "x.json"));
     }
@@ -98,8 +105,10 @@ static void test_accepted_spellings(void **state)
     static const char *const jsons[] = {
         "{" PRE "," BPE "}",
         "{" PRE ",\"model\":{" VOCAB ",\"merges\":[[\"a\",\"b\"]]}}",
-        "{\"normalizer\":null,\"pre_tokenizer\":{\"type\":\"Sequence\",\"pretokenizers\":[" BYTES "]},\"model\":{\"type\":\"BPE\","
-        "\"dropout\":0,\"unk_token\":null,\"continuing_subword_prefix\":\"\",\"end_of_word_suffix\":\"\"," VOCAB ",\"merges\":[\"a b\"]}}",
+        "{\"normalizer\":null,\"pre_tokenizer\":{\"type\":\"Sequence\",\"pretokenizers\":[" BYTES
+        "]},\"model\":{\"type\":\"BPE\","
+        "\"dropout\":0,\"unk_token\":null,\"continuing_subword_prefix\":\"\",\"end_of_word_suffix\":\"\"," VOCAB
+        ",\"merges\":[\"a b\"]}}",
         "{\"normalizer\":{\"type\":\"Sequence\",\"normalizers\":[]}," PRE "," BPE ",\"decoder\":null}",
     };
 
@@ -126,9 +135,10 @@ static void test_bos_and_eos(void **state)
 {
 #define TWO "\"added_tokens\":[" ADDED("<s>", "") ",{\"id\":9,\"content\":\"<END>\",\"special\":true}]," PRE "," BPE
     static const char known[] = "{" TWO "}";
-    static const char template[] =
-        "{" TWO ",\"post_processor\":{\"type\":\"Sequence\",\"processors\":[{\"type\":\"ByteLevel\"},{\"type\":\"TemplateProcessing\","
-        "\"single\":[{\"SpecialToken\":{\"id\":\"<END>\"}},{\"Sequence\":{\"id\":\"A\"}},{\"SpecialToken\":{\"id\":\"<s>\"}}]}]}}";
+    static const char template[] = "{" TWO ",\"post_processor\":{\"type\":\"Sequence\",\"processors\":[{\"type\":"
+                                   "\"ByteLevel\"},{\"type\":\"TemplateProcessing\","
+                                   "\"single\":[{\"SpecialToken\":{\"id\":\"<END>\"}},{\"Sequence\":{\"id\":\"A\"}},{"
+                                   "\"SpecialToken\":{\"id\":\"<s>\"}}]}]}}";
     static const struct {
         const char *json, *config;
         int32_t bos, eos;
@@ -179,7 +189,8 @@ static void test_folder(void **state)
 static void test_damaged(void **state)
 {
     static const char json[] =
-        "{" TWO ",\"post_processor\":{\"type\":\"TemplateProcessing\",\"single\":[{\"SpecialToken\":{\"id\":\"<s>\"}}]}}";
+        "{" TWO
+        ",\"post_processor\":{\"type\":\"TemplateProcessing\",\"single\":[{\"SpecialToken\":{\"id\":\"<s>\"}}]}}";
     struct tokenizer *t;
     struct error e;
     char copy[sizeof json];
@@ -200,8 +211,9 @@ static void test_damaged(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_refused), cmocka_unit_test(test_accepted_spellings), cmocka_unit_test(test_bos_and_eos),
-        cmocka_unit_test(test_folder),  cmocka_unit_test(test_damaged),
+        cmocka_unit_test(test_refused),     cmocka_unit_test(test_accepted_spellings),
+        cmocka_unit_test(test_bos_and_eos), cmocka_unit_test(test_folder),
+        cmocka_unit_test(test_damaged),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* The caching allocator over the CPU device: reuse, merging, statistics, peaks, limits and the report of who holds what. */
+/* The caching allocator over the CPU device: reuse, merging, statistics, peaks, limits and the report of who holds
+ * what. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -94,7 +95,11 @@ static void test_random_traffic(void **state)
     enum { SLOTS = 64, ROUNDS = 4000 };
     struct device *d = open_cpu(0);
     struct rng_key key = rng_key_of(9, "traffic");
-    struct { unsigned char *p; size_t n; unsigned char mark; } slot[SLOTS] = {{0}};
+    struct {
+        unsigned char *p;
+        size_t n;
+        unsigned char mark;
+    } slot[SLOTS] = {{0}};
     struct memory_stats s;
 
     (void)state;
@@ -171,7 +176,8 @@ static void test_unknown_kind(void **state)
     assert_true(sensor_memory_limit_bytes() > 0);
 }
 
-/* A host without memory for records is no device without memory: no table of the device's, no advice about the model, nothing counted. */
+/* A host without memory for records is no device without memory: no table of the device's, no advice about the model,
+ * nothing counted. */
 static void test_host_without_memory(void **state)
 {
     struct device_properties like = {.name = "plan"};
@@ -229,10 +235,9 @@ static void test_absurd_sizes(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_reuse_and_statistics), cmocka_unit_test(test_zeros), cmocka_unit_test(test_random_traffic),
-        cmocka_unit_test(test_retry_after_trim),
-        cmocka_unit_test(test_host_without_memory),
-        cmocka_unit_test(test_absurd_sizes),
+        cmocka_unit_test(test_reuse_and_statistics),   cmocka_unit_test(test_zeros),
+        cmocka_unit_test(test_random_traffic),         cmocka_unit_test(test_retry_after_trim),
+        cmocka_unit_test(test_host_without_memory),    cmocka_unit_test(test_absurd_sizes),
         cmocka_unit_test(test_out_of_memory_says_who), cmocka_unit_test(test_unknown_kind),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

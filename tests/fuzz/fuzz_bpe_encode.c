@@ -21,7 +21,8 @@ static void open_once(void)
     static const char *const patterns[] = {SPLIT_LLAMA3, SPLIT_QWEN, SPLIT_GPT2};
     struct error e;
 
-    BUG_ON(tokenizer_open(&once.t, "tests/golden/tokenizer/ctitan.json", &e) || tokenizer_scratch_create(&once.s, once.t, &e));
+    BUG_ON(tokenizer_open(&once.t, "tests/golden/tokenizer/ctitan.json", &e) ||
+           tokenizer_scratch_create(&once.s, once.t, &e));
     for (int i = 0; i < 3; i++) {
         BUG_ON(splitter_add(&once.splitters[i], patterns[i], &e));
         BUG_ON(split_state_init(&once.states[i], &once.splitters[i], &e));
@@ -44,7 +45,8 @@ static void compare(int i, const char *text, size_t n)
         once.states[i].is_regex_only = k;
         BUG_ON(splitter_run(&once.splitters[i], &once.states[i], text, n, note, &pieces[k], &e));
     }
-    BUG_ON(pieces[0].length != pieces[1].length || memcmp(str_text(&pieces[0]), str_text(&pieces[1]), pieces[0].length) != 0);
+    BUG_ON(pieces[0].length != pieces[1].length ||
+           memcmp(str_text(&pieces[0]), str_text(&pieces[1]), pieces[0].length) != 0);
     for (int k = 0; k < 2; k++) str_release(&pieces[k]);
 }
 
@@ -54,7 +56,8 @@ static void round_trip(const char *text, size_t n, bool special)
     struct str out = {0};
     struct error e;
 
-    BUG_ON(tokenizer_encode(once.t, once.s, text, n, special, &ids, &e) || tokenizer_decode(once.t, ids.ids, ids.count, &out, &e));
+    BUG_ON(tokenizer_encode(once.t, once.s, text, n, special, &ids, &e) ||
+           tokenizer_decode(once.t, ids.ids, ids.count, &out, &e));
     BUG_ON(out.length != n || (n && memcmp(out.text, text, n) != 0));
     token_list_release(&ids);
     str_release(&out);

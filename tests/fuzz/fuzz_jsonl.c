@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* A source of one file, JSONL or text (the first byte chooses), read to its end: an error or records that lie in their batch. */
+/* A source of one file, JSONL or text (the first byte chooses), read to its end: an error or records that lie in their
+ * batch. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <unistd.h>

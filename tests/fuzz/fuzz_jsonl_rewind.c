@@ -21,8 +21,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     BUG_ON(kept.length + cut.length != size + (size && data[size - 1] != '\n'));
     BUG_ON((n == 0) != (cut.length == 0));
     jsonl_split(str_text(&kept), kept.length, step, &again, &none, &n_again);
-    BUG_ON(n_again || again.length != kept.length ||
-           (kept.length && memcmp(again.text, kept.text, kept.length)));
+    BUG_ON(n_again || again.length != kept.length || (kept.length && memcmp(again.text, kept.text, kept.length)));
     str_release(&kept);
     str_release(&cut);
     str_release(&again);

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* A token cache of any bytes, its checksums put right so that they hide nothing: refused, or read without an id out of range. */
+/* A token cache of any bytes, its checksums put right so that they hide nothing: refused, or read without an id out of
+ * range. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

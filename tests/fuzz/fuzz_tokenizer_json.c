@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Any bytes as a tokenizer.json (and, after a NUL, as its tokenizer_config.json): what is accepted encodes and decodes byte for byte. */
+/* Any bytes as a tokenizer.json (and, after a NUL, as its tokenizer_config.json): what is accepted encodes and decodes
+ * byte for byte. */
 #include <stdint.h>
 #include <string.h>
 
@@ -17,7 +18,8 @@ static void use(const struct tokenizer *t)
     struct error e;
 
     if (tokenizer_scratch_create(&s, t, &e)) return;
-    if (!tokenizer_encode(t, s, text, sizeof text - 1, false, &ids, &e)) BUG_ON(tokenizer_decode(t, ids.ids, ids.count, &out, &e));
+    if (!tokenizer_encode(t, s, text, sizeof text - 1, false, &ids, &e))
+        BUG_ON(tokenizer_decode(t, ids.ids, ids.count, &out, &e));
     token_list_release(&ids);
     str_release(&out);
     tokenizer_scratch_destroy(s);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* A main for fuzz targets where libFuzzer is not used: runs the target once on each file named, or on the files of each folder named.
- * A target that finds a fault ends the program, so reaching the end is the proof. */
+/* A main for fuzz targets where libFuzzer is not used: runs the target once on each file named, or on the files of each
+ * folder named. A target that finds a fault ends the program, so reaching the end is the proof. */
 #include <dirent.h>
 #include <stdint.h>
 #include <stdio.h>

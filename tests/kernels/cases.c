@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The kernels' cases and how each kernel is called. To add a kernel: a `struct subject` (what its arrays are, the call) and its lines
- * in kernel_cases[]. test_kernels fails when a kernel of kernels.def has no case.
+ * The kernels' cases and how each kernel is called. To add a kernel: a `struct subject` (what its arrays are, the call)
+ * and its lines in kernel_cases[]. test_kernels fails when a kernel of kernels.def has no case.
  */
 #include "tests/kernels/cases.h"
 
@@ -12,12 +12,19 @@
 #include "base/hash.h"
 #include "base/mem.h"
 
-#define GEMM(m_, n_, k_, ta, tb, ...)                                                                       \
-    {.kernel = "gemm", .m = m_, .n = n_, .k = k_, .transpose_a = ta, .transpose_b = tb, __VA_ARGS__}
-#define ROWS(kernel_, t_, d_, ...) {.kernel = kernel_, .t = t_, .d = d_, __VA_ARGS__}
-#define ATTENTION(kernel_, length_, heads_, kv_, qk_, v_, ...)                                              \
-    {.kernel = kernel_, .attention.length = length_, .attention.heads = heads_, .attention.kv_heads = kv_,  \
-     .attention.d_qk = qk_, .attention.d_v = v_, __VA_ARGS__}
+#define GEMM(m_, n_, k_, ta, tb, ...)                                                                                  \
+    {                                                                                                                  \
+        .kernel = "gemm", .m = m_, .n = n_, .k = k_, .transpose_a = ta, .transpose_b = tb, __VA_ARGS__                 \
+    }
+#define ROWS(kernel_, t_, d_, ...)                                                                                     \
+    {                                                                                                                  \
+        .kernel = kernel_, .t = t_, .d = d_, __VA_ARGS__                                                               \
+    }
+#define ATTENTION(kernel_, length_, heads_, kv_, qk_, v_, ...)                                                         \
+    {                                                                                                                  \
+        .kernel = kernel_, .attention.length = length_, .attention.heads = heads_, .attention.kv_heads = kv_,          \
+        .attention.d_qk = qk_, .attention.d_v = v_, __VA_ARGS__                                                        \
+    }
 #define ATTENTION_BOTH(...) ATTENTION("attention_forward", __VA_ARGS__), ATTENTION("attention_backward", __VA_ARGS__)
 #define CAUSAL .attention.causal = true, .attention.sequences
 #define TIMED .is_bench = true
@@ -37,7 +44,8 @@ const struct kernel_case kernel_cases[] = {
     GEMM(31, 520, 700, false, true, .pad = 0),
     GEMM(150, 3100, 40, false, true, .pad = 0),
     GEMM(300, 49, 1030, true, false, .accumulate = true),
-    /* the products of a debug model (width 256, ffn 768, vocabulary 2048) at 2048 tokens, of a 125M and of an 8B model */
+    /* the products of a debug model (width 256, ffn 768, vocabulary 2048) at 2048 tokens, of a 125M and of an 8B model
+     */
     GEMM(2048, 256, 256, false, true, TIMED),
     GEMM(2048, 768, 256, false, true, TIMED),
     GEMM(2048, 256, 768, false, true, TIMED),
@@ -156,8 +164,8 @@ static void gemm_call(struct kernel_run *r, const struct kernels *k)
 {
     const struct kernel_case *c = r->c;
 
-    k->gemm(r->context, c->transpose_a, c->transpose_b, c->m, c->n, c->k, r->array[0], lda_of(c), r->array[1], ldb_of(c),
-            c->accumulate, r->array[2], c->n + c->pad);
+    k->gemm(r->context, c->transpose_a, c->transpose_b, c->m, c->n, c->k, r->array[0], lda_of(c), r->array[1],
+            ldb_of(c), c->accumulate, r->array[2], c->n + c->pad);
 }
 
 /* x, weight, y, rstd, dy, dx, dweight */
@@ -175,8 +183,8 @@ static void rmsnorm_forward_call(struct kernel_run *r, const struct kernels *k)
 
 static void rmsnorm_input_call(struct kernel_run *r, const struct kernels *k)
 {
-    k->rmsnorm_backward_input(r->context, r->c->t, r->c->d, r->array[4], r->array[0], r->array[1], r->array[3], r->c->accumulate,
-                              r->array[5]);
+    k->rmsnorm_backward_input(r->context, r->c->t, r->c->d, r->array[4], r->array[0], r->array[1], r->array[3],
+                              r->c->accumulate, r->array[5]);
 }
 
 static void rmsnorm_weight_call(struct kernel_run *r, const struct kernels *k)
@@ -195,7 +203,8 @@ static void rope_call(struct kernel_run *r, const struct kernels *k)
 {
     const struct kernel_case *c = r->c;
 
-    k->rope(r->context, c->t, c->n, c->d, c->n * c->d + c->pad, r->array[1], r->array[2], r->indices, c->accumulate, r->array[0]);
+    k->rope(r->context, c->t, c->n, c->d, c->n * c->d + c->pad, r->array[1], r->array[2], r->indices, c->accumulate,
+            r->array[0]);
 }
 
 /* q, k, v, out, lse, dout, dq, dk, dv */
@@ -240,14 +249,20 @@ static void swiglu_backward_call(struct kernel_run *r, const struct kernels *k)
 }
 
 /* x, y, out */
-static void elementwise_sizes(const struct kernel_case *c, int64_t *count) { count[0] = count[1] = count[2] = c->t * c->d; }
+static void elementwise_sizes(const struct kernel_case *c, int64_t *count)
+{
+    count[0] = count[1] = count[2] = c->t * c->d;
+}
 
 static void add_call(struct kernel_run *r, const struct kernels *k)
 {
     k->add(r->context, r->count[0], r->array[0], r->array[1], r->array[2]);
 }
 
-static void scale_call(struct kernel_run *r, const struct kernels *k) { k->scale(r->context, r->count[2], 0.3, r->array[2]); }
+static void scale_call(struct kernel_run *r, const struct kernels *k)
+{
+    k->scale(r->context, r->count[2], 0.3, r->array[2]);
+}
 
 static void zero_call(struct kernel_run *r, const struct kernels *k) { k->zero(r->context, r->count[2], r->array[2]); }
 
@@ -295,8 +310,14 @@ static void adamw_sizes(const struct kernel_case *c, int64_t *count)
 
 static void adamw_call(struct kernel_run *r, const struct kernels *k)
 {
-    struct adamw_step step = {.lr = 1e-3, .beta1 = 0.9, .beta2 = 0.95, .eps = 1e-8, .weight_decay = 0.1,
-                              .bias_correction1 = 1 - 0.9 * 0.9, .bias_correction2 = 1 - 0.95 * 0.95, .gradient_scale = 0.7};
+    struct adamw_step step = {.lr = 1e-3,
+                              .beta1 = 0.9,
+                              .beta2 = 0.95,
+                              .eps = 1e-8,
+                              .weight_decay = 0.1,
+                              .bias_correction1 = 1 - 0.9 * 0.9,
+                              .bias_correction2 = 1 - 0.95 * 0.95,
+                              .gradient_scale = 0.7};
 
     k->adamw(r->context, &step, r->count[0], r->array[0], r->array[1], r->array[2], r->array[3]);
 }
@@ -328,7 +349,8 @@ static const struct subject subjects[] = {
     {"rmsnorm_backward_weight", 1 << 6, 1e-6, 1e-13, rmsnorm_sizes, rmsnorm_forward_call, rmsnorm_weight_call},
     {"rope", 1 << 0, 5e-7, 1e-14, rope_sizes, NULL, rope_call},
     {"attention_forward", 1 << 3 | 1 << 4, 2e-6, 1e-13, attention_sizes, NULL, attention_forward_call},
-    {"attention_backward", 1 << 6 | 1 << 7 | 1 << 8, 4e-6, 1e-13, attention_sizes, attention_forward_call, attention_backward_call},
+    {"attention_backward", 1 << 6 | 1 << 7 | 1 << 8, 4e-6, 1e-13, attention_sizes, attention_forward_call,
+     attention_backward_call},
     {"swiglu_forward", 1 << 2, 5e-7, 1e-14, swiglu_sizes, NULL, swiglu_forward_call},
     {"swiglu_backward", 1 << 3 | 1 << 4, 5e-7, 1e-14, swiglu_sizes, NULL, swiglu_backward_call},
     {"add", 1 << 2, 0, 0, elementwise_sizes, NULL, add_call},
@@ -490,14 +512,16 @@ void kernel_case_text(const struct kernel_case *c, char text[CASE_TEXT_BYTES])
     const struct attention *a = &c->attention;
 
     if (strcmp(c->kernel, "gemm") == 0)
-        snprintf(text, CASE_TEXT_BYTES, "%c%c m=%jd n=%jd k=%jd pad=%jd%s", c->transpose_a ? 'T' : 'N', c->transpose_b ? 'T' : 'N',
-                 (intmax_t)c->m, (intmax_t)c->n, (intmax_t)c->k, (intmax_t)c->pad, c->accumulate ? " accumulate" : "");
+        snprintf(text, CASE_TEXT_BYTES, "%c%c m=%jd n=%jd k=%jd pad=%jd%s", c->transpose_a ? 'T' : 'N',
+                 c->transpose_b ? 'T' : 'N', (intmax_t)c->m, (intmax_t)c->n, (intmax_t)c->k, (intmax_t)c->pad,
+                 c->accumulate ? " accumulate" : "");
     else if (a->heads)
-        snprintf(text, CASE_TEXT_BYTES, "%jd x %jd tokens, heads %jd/%jd, dims %jd/%jd, window=%jd documents=%jd pad=%jd%s",
-                 (intmax_t)a->sequences, (intmax_t)a->length, (intmax_t)a->heads, (intmax_t)a->kv_heads, (intmax_t)a->d_qk,
-                 (intmax_t)a->d_v, (intmax_t)a->window, (intmax_t)c->document_length, (intmax_t)c->pad,
-                 a->causal ? " causal" : "");
+        snprintf(text, CASE_TEXT_BYTES,
+                 "%jd x %jd tokens, heads %jd/%jd, dims %jd/%jd, window=%jd documents=%jd pad=%jd%s",
+                 (intmax_t)a->sequences, (intmax_t)a->length, (intmax_t)a->heads, (intmax_t)a->kv_heads,
+                 (intmax_t)a->d_qk, (intmax_t)a->d_v, (intmax_t)a->window, (intmax_t)c->document_length,
+                 (intmax_t)c->pad, a->causal ? " causal" : "");
     else
-        snprintf(text, CASE_TEXT_BYTES, "t=%jd d=%jd v=%jd heads=%jd pad=%jd%s", (intmax_t)c->t, (intmax_t)c->d, (intmax_t)c->v,
-                 (intmax_t)c->n, (intmax_t)c->pad, c->accumulate ? " accumulate" : "");
+        snprintf(text, CASE_TEXT_BYTES, "t=%jd d=%jd v=%jd heads=%jd pad=%jd%s", (intmax_t)c->t, (intmax_t)c->d,
+                 (intmax_t)c->v, (intmax_t)c->n, (intmax_t)c->pad, c->accumulate ? " accumulate" : "");
 }

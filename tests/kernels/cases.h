@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The one list of kernel cases: each kernel with the shapes at which its twins are compared (tests/kernels) and timed (bench).
+ * The one list of kernel cases: each kernel with the shapes at which its twins are compared (tests/kernels) and timed
+ * (bench).
  *
- * A case is only shapes. A kernel_run holds the arrays of a case for one element type, filled by a fixed rule that gives the same
- * numbers for every type; kernel_run_call() puts them through one table of kernels.
+ * A case is only shapes. A kernel_run holds the arrays of a case for one element type, filled by a fixed rule that
+ * gives the same numbers for every type; kernel_run_call() puts them through one table of kernels.
  */
 #ifndef TESTS_KERNELS_CASES_H
 #define TESTS_KERNELS_CASES_H
@@ -17,15 +18,15 @@ enum { CASE_ARRAYS = 10, CASE_TEXT_BYTES = 160 };
 
 /* Which members matter depends on the kernel; tests/kernels/cases.c says it in one place per kernel. */
 struct kernel_case {
-    const char *kernel;          /* name in kernels.def */
-    bool is_bench;               /* a shape of real training: timed; too slow for the reference to be compared in the tests */
-    int64_t m, n, k;             /* gemm */
+    const char *kernel; /* name in kernels.def */
+    bool is_bench;      /* a shape of real training: timed; too slow for the reference to be compared in the tests */
+    int64_t m, n, k;    /* gemm */
     bool transpose_a, transpose_b, accumulate;
-    int64_t t, d, v;             /* tokens, width, vocabulary */
-    int64_t pad;                 /* added to every leading dimension */
-    struct attention attention;  /* without strides and document_start */
-    int64_t document_length;     /* 0 = no document_start; else documents of this many tokens */
-    bool has_hidden_rows;        /* some queries see no key at all */
+    int64_t t, d, v;            /* tokens, width, vocabulary */
+    int64_t pad;                /* added to every leading dimension */
+    struct attention attention; /* without strides and document_start */
+    int64_t document_length;    /* 0 = no document_start; else documents of this many tokens */
+    bool has_hidden_rows;       /* some queries see no key at all */
 };
 
 extern const struct kernel_case kernel_cases[];
@@ -39,7 +40,7 @@ struct kernel_run {
     int64_t count[CASE_ARRAYS];     /* elements */
     int32_t *indices;               /* owned; tokens, labels, positions or document starts */
     struct attention attention;
-    double sum;                     /* of kernels that add to a double */
+    double sum; /* of kernels that add to a double */
 };
 
 /* Memory running out is BUG. reference: of the same type, for inputs that are another kernel's results (lse, rstd). */
@@ -48,7 +49,8 @@ void kernel_run_init(struct kernel_run *r, const struct kernel_case *c, const st
 void kernel_run_release(struct kernel_run *r);
 void kernel_run_call(struct kernel_run *r, const struct kernels *k);
 
-/* The largest relative L2 difference of any output, gaps between rows included; types may differ. *worst: which array (-1: sum). */
+/* The largest relative L2 difference of any output, gaps between rows included; types may differ. *worst: which array
+ * (-1: sum). */
 double kernel_run_difference(const struct kernel_run *got, const struct kernel_run *want, int *worst);
 bool kernel_run_same_bits(const struct kernel_run *a, const struct kernel_run *b);
 

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Backward kernels against finite differences of their forward kernels, in double: for a random direction u of each input x,
- * (L(x + h u) - L(x - h u)) / 2h = <dL/dx, u>, where L = <dout, out> and dout is what the backward kernel was given.
+ * Backward kernels against finite differences of their forward kernels, in double: for a random direction u of each
+ * input x, (L(x + h u) - L(x - h u)) / 2h = <dL/dx, u>, where L = <dout, out> and dout is what the backward kernel was
+ * given.
  */
 #include <math.h>
 #include <setjmp.h>
@@ -18,9 +19,9 @@
 /* Which arrays of the cases (see cases.c) belong together. */
 struct derivative {
     const char *backward, *forward;
-    int input, gradient;     /* array numbers: x, dx */
+    int input, gradient; /* array numbers: x, dx */
     int output, output_gradient;
-    bool accumulates;        /* the backward kernel adds to the gradient */
+    bool accumulates; /* the backward kernel adds to the gradient */
 };
 
 static const struct derivative derivatives[] = {
@@ -76,8 +77,8 @@ static double dot(const double *x, const double *y, int64_t n)
 }
 
 /* L at x + step * u */
-static double loss_at(struct fixture *f, const struct derivative *d, const struct kernel_case *c, const double *output_gradient,
-                      double step)
+static double loss_at(struct fixture *f, const struct derivative *d, const struct kernel_case *c,
+                      const double *output_gradient, double step)
 {
     struct kernel_case forward = *c;
     struct kernel_run run;
@@ -111,10 +112,13 @@ static void check_derivative(struct fixture *f, const struct derivative *d, cons
         got += g * direction(i);
         size += g * g;
     }
-    expected = (loss_at(f, d, c, run.array[d->output_gradient], h) - loss_at(f, d, c, run.array[d->output_gradient], -h)) / (2 * h);
+    expected =
+        (loss_at(f, d, c, run.array[d->output_gradient], h) - loss_at(f, d, c, run.array[d->output_gradient], -h)) /
+        (2 * h);
     kernel_case_text(c, text);
     if (!(fabs(got - expected) <= 1e-7 * (fabs(expected) + sqrt(size)) + 1e-9))
-        fail_msg("%s %s, gradient of array %d: %.12g, finite difference %.12g", c->kernel, text, d->input, got, expected);
+        fail_msg("%s %s, gradient of array %d: %.12g, finite difference %.12g", c->kernel, text, d->input, got,
+                 expected);
     kernel_run_release(&run);
     kernel_run_release(&fresh);
 }

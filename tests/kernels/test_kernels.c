@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Every kernel case, for every level this CPU has: twin = reference within the tolerance of its kernel, float32 = float64, the same
- * bits for any number of threads, and for any split of a product's rows.
+ * Every kernel case, for every level this CPU has: twin = reference within the tolerance of its kernel, float32 =
+ * float64, the same bits for any number of threads, and for any split of a product's rows.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -80,7 +80,8 @@ static void check_close(const struct kernel_run *got, const struct kernel_run *w
 
     kernel_case_text(want->c, text);
     if (!(d <= tolerance))
-        fail_msg("%s %s, %s: array %d differs by %.3g (relative L2), above %.3g", got->c->kernel, text, what, worst, d, tolerance);
+        fail_msg("%s %s, %s: array %d differs by %.3g (relative L2), above %.3g", got->c->kernel, text, what, worst, d,
+                 tolerance);
 }
 
 static void compare_level(struct fixture *f, const char *level)
@@ -119,7 +120,8 @@ static void test_avx512_is_reference(void **state)
 static void test_float32_is_float64(void **state)
 {
     struct fixture *f = *state;
-    const struct kernels *single = table_of(f, DTYPE_FLOAT32, "reference"), *wide = table_of(f, DTYPE_FLOAT64, "reference");
+    const struct kernels *single = table_of(f, DTYPE_FLOAT32, "reference"),
+                         *wide = table_of(f, DTYPE_FLOAT64, "reference");
 
     for (int i = 0; i < kernel_cases_count; i++) {
         struct kernel_run got, want;
@@ -135,7 +137,8 @@ static void test_float32_is_float64(void **state)
     }
 }
 
-static void check_threads(struct fixture *f, const struct kernels *k, const struct kernels *reference, const struct kernel_case *c)
+static void check_threads(struct fixture *f, const struct kernels *k, const struct kernels *reference,
+                          const struct kernel_case *c)
 {
     struct kernel_run run[MOST_THREADS];
     char text[CASE_TEXT_BYTES];
@@ -146,7 +149,8 @@ static void check_threads(struct fixture *f, const struct kernels *k, const stru
         run[i].context = &f->context[i];
         kernel_run_call(&run[i], k);
         if (!kernel_run_same_bits(&run[0], &run[i]))
-            fail_msg("%s %s, %s %s: %d threads give other bits than 1", c->kernel, text, k->level, dtype_name(k->type), i + 1);
+            fail_msg("%s %s, %s %s: %d threads give other bits than 1", c->kernel, text, k->level, dtype_name(k->type),
+                     i + 1);
     }
     for (int i = 0; i < MOST_THREADS; i++) kernel_run_release(&run[i]);
 }
@@ -184,8 +188,8 @@ static void test_row_splits_give_the_same_bits(void **state)
             char *a = (char *)pieces.array[0] + (size_t)starts[i] * (K + PAD) * dtype_bytes(k->type);
             char *out = (char *)pieces.array[2] + (size_t)starts[i] * (N + PAD) * dtype_bytes(k->type);
 
-            k->gemm(&f->context[1], false, true, starts[i + 1] - starts[i], N, K, a, K + PAD, pieces.array[1], K + PAD, false, out,
-                    N + PAD);
+            k->gemm(&f->context[1], false, true, starts[i + 1] - starts[i], N, K, a, K + PAD, pieces.array[1], K + PAD,
+                    false, out, N + PAD);
         }
         assert_true(kernel_run_same_bits(&once, &pieces));
         kernel_run_release(&once);
@@ -242,14 +246,10 @@ static void test_a_failed_context_says_so(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_every_kernel_has_a_case),
-        cmocka_unit_test(test_refused_tables),
-        cmocka_unit_test(test_a_failed_context_says_so),
-        cmocka_unit_test(test_float32_is_float64),
-        cmocka_unit_test(test_avx2_is_reference),
-        cmocka_unit_test(test_avx512_is_reference),
-        cmocka_unit_test(test_threads_give_the_same_bits),
-        cmocka_unit_test(test_row_splits_give_the_same_bits),
+        cmocka_unit_test(test_every_kernel_has_a_case),    cmocka_unit_test(test_refused_tables),
+        cmocka_unit_test(test_a_failed_context_says_so),   cmocka_unit_test(test_float32_is_float64),
+        cmocka_unit_test(test_avx2_is_reference),          cmocka_unit_test(test_avx512_is_reference),
+        cmocka_unit_test(test_threads_give_the_same_bits), cmocka_unit_test(test_row_splits_give_the_same_bits),
     };
 
     return cmocka_run_group_tests(tests, set_up, tear_down);

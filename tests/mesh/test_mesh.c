@@ -59,8 +59,7 @@ static void test_names(void **state)
     assert_string_equal(axis_name(AXIS_TP), "tp");
     assert_described((struct mesh_shape){{1, 1, 1, 1, 1}}, "1 rank");
     assert_described((struct mesh_shape){{1, 2, 4, 1, 1}}, "dp_replicate 2 x dp_shard 4");
-    assert_described((struct mesh_shape){{2, 3, 4, 5, 6}},
-                     "pp 2 x dp_replicate 3 x dp_shard 4 x cp 5 x tp 6");
+    assert_described((struct mesh_shape){{2, 3, 4, 5, 6}}, "pp 2 x dp_replicate 3 x dp_shard 4 x cp 5 x tp 6");
 }
 
 /* Gathers everybody's world rank over a group and compares it with who should be in it, in that order. */
@@ -70,8 +69,7 @@ static void check_group(struct rank_test *t, struct comm *group, const struct me
     struct error e = {0};
     int n = 0, own[AXIS_COUNT], other[AXIS_COUNT];
 
-    if (!rank_check_ok(t, comm_all_gather(group, "members", &mine, members, 1, DTYPE_INT64, NULL, &e)))
-        return;
+    if (!rank_check_ok(t, comm_all_gather(group, "members", &mine, members, 1, DTYPE_INT64, NULL, &e))) return;
     mesh_coordinates(&m->shape, t->comm->rank, own);
     for (int r = 0; r < t->comm->size; r++) {
         bool is_member = true;
@@ -101,8 +99,8 @@ static void open_and_check(struct rank_test *t)
         check_group(t, m.axis[a], &m, 1u << a);
     }
     rank_check(t, m.batch->size == shape->degree[AXIS_DP_REPLICATE] * shape->degree[AXIS_DP_SHARD]);
-    rank_check(t, m.batch->rank == m.coordinate[AXIS_DP_REPLICATE] * shape->degree[AXIS_DP_SHARD] +
-                                       m.coordinate[AXIS_DP_SHARD]);
+    rank_check(t, m.batch->rank ==
+                      m.coordinate[AXIS_DP_REPLICATE] * shape->degree[AXIS_DP_SHARD] + m.coordinate[AXIS_DP_SHARD]);
     check_group(t, m.batch, &m, 1u << AXIS_DP_REPLICATE | 1u << AXIS_DP_SHARD);
     mesh_close(&m);
     mesh_close(&m); /* a closed one may be closed */
@@ -158,8 +156,7 @@ static void check_wrong_product(struct rank_test *t)
         mesh_close(&m);
     }
     rank_check(t, mesh_open(&m, &wrong[1], t->comm, &e) == ERR_CONFIG);
-    rank_check(t,
-               strstr(e.message, "dp_replicate 2 x dp_shard 4") != NULL && strstr(e.message, "NGPU") != NULL);
+    rank_check(t, strstr(e.message, "dp_replicate 2 x dp_shard 4") != NULL && strstr(e.message, "NGPU") != NULL);
 }
 
 /* Degrees that do not multiply to the number of ranks: every rank says so, and none waits for another. */

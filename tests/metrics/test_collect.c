@@ -30,14 +30,8 @@ struct fake {
     struct metrics *m;
 };
 
-static int64_t fake_now(void *arg)
-{
-    return ((struct fake *)arg)->now_ns;
-}
-static double fake_wall(void *arg)
-{
-    return 1.7e9 + (double)((struct fake *)arg)->now_ns / 1e9;
-}
+static int64_t fake_now(void *arg) { return ((struct fake *)arg)->now_ns; }
+static double fake_wall(void *arg) { return 1.7e9 + (double)((struct fake *)arg)->now_ns / 1e9; }
 
 static void fake_drain(void *arg, int64_t out_ns[TRACE_PHASE_COUNT])
 {
@@ -47,10 +41,7 @@ static void fake_drain(void *arg, int64_t out_ns[TRACE_PHASE_COUNT])
     memset(f->phase_ns, 0, sizeof f->phase_ns);
 }
 
-static void fake_memory(void *arg, struct memory_stats *out)
-{
-    *out = ((struct fake *)arg)->memory;
-}
+static void fake_memory(void *arg, struct memory_stats *out) { *out = ((struct fake *)arg)->memory; }
 
 static void fake_reset_peaks(void *arg)
 {
@@ -221,10 +212,10 @@ static void test_validation_inside_a_window(void **state)
     pass(&f, TRACE_DATA, 30);
     pass(&f, TRACE_FORWARD, 20);
     f.memory.reserved_peak_bytes = INT64_C(3) << 30;
-    assert_int_equal(metrics_collect_validation(
-                         f.m, 3, &(struct validation_facts){.loss_sum = 90, .n_valid = 30, .n_tokens = 5000},
-                         &validation, NULL, &e),
-                     ERR_NONE);
+    assert_int_equal(
+        metrics_collect_validation(f.m, 3, &(struct validation_facts){.loss_sum = 90, .n_valid = 30, .n_tokens = 5000},
+                                   &validation, NULL, &e),
+        ERR_NONE);
     assert_int_equal(validation.kind, METRIC_ROW_VALIDATION);
     assert_int_equal(validation.step, 3);
     assert_metric(&validation, METRIC_VALIDATION_LOSS, 3);
@@ -377,16 +368,15 @@ static void body_ranks(struct rank_test *t)
 
     /* one rank's NaN shows in both losses of every rank */
     pass(&f, TRACE_FORWARD, 1);
-    metrics_step(
-        f.m, &(struct step_facts){.step = 2, .loss_sum = rank == 1 ? NAN : 1, .n_valid = 1, .n_tokens = 4});
+    metrics_step(f.m, &(struct step_facts){.step = 2, .loss_sum = rank == 1 ? NAN : 1, .n_valid = 1, .n_tokens = 4});
     rank_check_ok(t, metrics_collect(f.m, &row, NULL, &e));
     rank_check(t, isnan(row.value[METRIC_LOSS]) && isnan(row.value[METRIC_LOSS_MAX]));
 
     metrics_exclude_begin(f.m, TRACE_VALIDATION);
     pass(&f, TRACE_FORWARD, 2);
-    rank_check_ok(t, metrics_collect_validation(
-                         f.m, 2, &(struct validation_facts){.loss_sum = rank, .n_valid = 2, .n_tokens = 80},
-                         &row, NULL, &e));
+    rank_check_ok(
+        t, metrics_collect_validation(
+               f.m, 2, &(struct validation_facts){.loss_sum = rank, .n_valid = 2, .n_tokens = 80}, &row, NULL, &e));
     rank_check(t, row.value[METRIC_VALIDATION_LOSS] == 6.0 / 8);
     rank_check(t, row.value[METRIC_VALIDATION_TPS] == 10);
     metrics_close(f.m);

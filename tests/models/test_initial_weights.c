@@ -43,8 +43,7 @@ static uint64_t hash_of(const struct model *m, enum dtype type, uint64_t seed, i
 static void assert_hash(uint64_t got, uint64_t want)
 {
     if (got != want)
-        fail_msg("the initial weights hash to %#llx, not to %#llx", (unsigned long long)got,
-                 (unsigned long long)want);
+        fail_msg("the initial weights hash to %#llx, not to %#llx", (unsigned long long)got, (unsigned long long)want);
 }
 
 static void test_debug_model(void **state)
@@ -99,13 +98,12 @@ static err_t draw(struct comm *world, void *arg, struct error *e)
 
     for (int i = 0; !rc && i < rig.model->parameters.n; i++) {
         const struct parameter *p = rig.model->parameters.items[i];
-        size_t row = (size_t)parameter_row_elements(p) * dtype_bytes(want->type),
-               bytes = row * (size_t)p->dim[0];
+        size_t row = (size_t)parameter_row_elements(p) * dtype_bytes(want->type), bytes = row * (size_t)p->dim[0];
         char *whole = mem_zalloc(1, bytes);
 
         memcpy(whole + row * (size_t)p->shard_first, p->shard, row * (size_t)p->shard_rows);
-        rc = comm_all_reduce(rig.mesh.axis[AXIS_DP_SHARD], "collect", whole, (size_t)parameter_elements(p),
-                             want->type, COMM_SUM, NULL, e);
+        rc = comm_all_reduce(rig.mesh.axis[AXIS_DP_SHARD], "collect", whole, (size_t)parameter_elements(p), want->type,
+                             COMM_SUM, NULL, e);
         h = hash_fnv(hash_fnv_text(h, p->name), whole, bytes);
         mem_free(whole);
     }
@@ -114,8 +112,7 @@ static err_t draw(struct comm *world, void *arg, struct error *e)
     return rc;
 }
 
-static void assert_mesh(int n_replicas, int n_shards, const struct model_spec *model, enum dtype type,
-                        uint64_t golden)
+static void assert_mesh(int n_replicas, int n_shards, const struct model_spec *model, enum dtype type, uint64_t golden)
 {
     struct drawn d = {.n_replicas = n_replicas, .n_shards = n_shards, .model = *model, .type = type};
 

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Llama against PyTorch: logits, losses, every gradient and the parameters after ten AdamW steps, for the models in tests/golden/llama
- * (made by tests/golden/make_llama_golden.py in float64). float64 agrees to 1e-9, float32 to 1e-5, relative L2 for each tensor.
+ * Llama against PyTorch: logits, losses, every gradient and the parameters after ten AdamW steps, for the models in
+ * tests/golden/llama (made by tests/golden/make_llama_golden.py in float64). float64 agrees to 1e-9, float32 to 1e-5,
+ * relative L2 for each tensor.
  */
 #include <math.h>
 #include <setjmp.h>
@@ -55,7 +56,8 @@ static void compare(const struct golden *g, const char *what, const void *got, c
 {
     double *wide = mem_alloc((size_t)n * sizeof *wide);
 
-    for (int64_t i = 0; i < n; i++) wide[i] = g->type == DTYPE_FLOAT64 ? ((const double *)got)[i] : (double)((const float *)got)[i];
+    for (int64_t i = 0; i < n; i++)
+        wide[i] = g->type == DTYPE_FLOAT64 ? ((const double *)got)[i] : (double)((const float *)got)[i];
     assert_l2_close(what, DTYPE_FLOAT64, wide, want, (size_t)n, g->tolerance);
     mem_free(wide);
 }
@@ -76,17 +78,27 @@ static void load_parameters(struct golden *g)
 
 static void open_golden(struct golden *g, const char *path, enum dtype type, const char *kernels)
 {
-    struct rig_spec spec = {.type = type, .kernels = kernels, .mesh = {{1, 1, 1, 1, 1}}, .n_microbatches = 1, .seed = 1};
+    struct rig_spec spec = {
+        .type = type, .kernels = kernels, .mesh = {{1, 1, 1, 1, 1}}, .n_microbatches = 1, .seed = 1};
     struct error e = {0};
 
     *g = (struct golden){.type = type, .tolerance = type == DTYPE_FLOAT64 ? 1e-9 : 1e-5};
     if (safetensors_open(&g->file, path, &e)) fail_msg("%s", e.message);
-    spec.model = (struct model_spec){
-        .family = "llama3", .flavor = "golden", .dim = (int64_t)number(g, "dim"), .n_layers = (int64_t)number(g, "n_layers"),
-        .n_heads = (int64_t)number(g, "n_heads"), .n_kv_heads = (int64_t)number(g, "n_kv_heads"), .head_dim = (int64_t)number(g, "head_dim"),
-        .ffn_dim = (int64_t)number(g, "ffn_dim"), .vocab_size = (int64_t)number(g, "vocab_size"), .norm_eps = number(g, "norm_eps"),
-        .rope_theta = number(g, "rope_theta"), .max_seq_len = 64, .is_tied = number(g, "is_tied") != 0,
-        .rope_scaling = {number(g, "rope_factor"), number(g, "rope_low"), number(g, "rope_high"), number(g, "rope_original_length")}};
+    spec.model = (struct model_spec){.family = "llama3",
+                                     .flavor = "golden",
+                                     .dim = (int64_t)number(g, "dim"),
+                                     .n_layers = (int64_t)number(g, "n_layers"),
+                                     .n_heads = (int64_t)number(g, "n_heads"),
+                                     .n_kv_heads = (int64_t)number(g, "n_kv_heads"),
+                                     .head_dim = (int64_t)number(g, "head_dim"),
+                                     .ffn_dim = (int64_t)number(g, "ffn_dim"),
+                                     .vocab_size = (int64_t)number(g, "vocab_size"),
+                                     .norm_eps = number(g, "norm_eps"),
+                                     .rope_theta = number(g, "rope_theta"),
+                                     .max_seq_len = 64,
+                                     .is_tied = number(g, "is_tied") != 0,
+                                     .rope_scaling = {number(g, "rope_factor"), number(g, "rope_low"),
+                                                      number(g, "rope_high"), number(g, "rope_original_length")}};
     spec.sequences = g->sequences = (int64_t)number(g, "sequences");
     spec.length = g->length = (int64_t)number(g, "length");
     spec.weight_decay = number(g, "weight_decay");
@@ -116,7 +128,8 @@ static void check_logits(struct golden *g)
     char *stash = mem_alloc(ROOM), *kept = mem_alloc(ROOM), *scratch = mem_alloc(ROOM);
     char *x = mem_alloc((size_t)(tokens * m->spec.dim) * width), *y = mem_alloc((size_t)(tokens * m->spec.dim) * width);
     char *logits = mem_alloc((size_t)(tokens * m->spec.vocab_size) * width);
-    struct exec exec = {.k = g->rig.kernels, .kernel = &g->rig.executor.kernel, .type = g->type, .scratch = {scratch, ROOM, 0, 0}};
+    struct exec exec = {
+        .k = g->rig.kernels, .kernel = &g->rig.executor.kernel, .type = g->type, .scratch = {scratch, ROOM, 0, 0}};
 
     exec.batch = (struct batch_view){g->sequences, g->length, g->tokens, g->labels, g->positions, g->document_start};
     for (int u = 0; u < m->n_units - 1; u++) {
@@ -145,17 +158,20 @@ static void check_training(struct golden *g)
     for (int64_t i = 0; i < g->sequences * g->length; i++) valid += g->labels[i] != -100;
     for (int step = 0; step < (int)number(g, "steps"); step++) {
         if (executor_train(&g->rig.executor, &batch, 1 / valid, &loss, &e)) fail_msg("%s", e.message);
-        if (optimizer_gradient_norm(&g->rig.optimizer, g->rig.mesh.axis[AXIS_DP_SHARD], &norm, &e)) fail_msg("%s", e.message);
+        if (optimizer_gradient_norm(&g->rig.optimizer, g->rig.mesh.axis[AXIS_DP_SHARD], &norm, &e))
+            fail_msg("%s", e.message);
         loss /= valid;
         assert_l2_close("loss", DTYPE_FLOAT64, &loss, &losses[step], 1, g->tolerance * (step ? 10 : 1));
         assert_l2_close("gradient norm", DTYPE_FLOAT64, &norm, &norms[step], 1, g->tolerance * (step ? 10 : 1));
         for (int i = 0; step == 0 && i < list->n; i++)
-            compare(g, list->items[i]->name, list->items[i]->shard_gradient, tensor(g, "gradient/", list->items[i]->name),
-                    parameter_elements(list->items[i]));
-        if (optimizer_step(&g->rig.optimizer, number(g, "lr"), optimizer_clip_factor(norm, number(g, "max_norm")), &e)) fail_msg("%s", e.message);
+            compare(g, list->items[i]->name, list->items[i]->shard_gradient,
+                    tensor(g, "gradient/", list->items[i]->name), parameter_elements(list->items[i]));
+        if (optimizer_step(&g->rig.optimizer, number(g, "lr"), optimizer_clip_factor(norm, number(g, "max_norm")), &e))
+            fail_msg("%s", e.message);
     }
     for (int i = 0; i < list->n; i++)
-        compare(g, list->items[i]->name, list->items[i]->shard, tensor(g, "final/", list->items[i]->name), parameter_elements(list->items[i]));
+        compare(g, list->items[i]->name, list->items[i]->shard, tensor(g, "final/", list->items[i]->name),
+                parameter_elements(list->items[i]));
 }
 
 static void check_all(enum dtype type, const char *kernels)

@@ -113,11 +113,9 @@ static void test_names_and_shapes(void **state)
         const char *name;
         int64_t rows, columns;
     } in_block[] = {
-        {"attention.wq.weight", 12, 12},    {"attention.wk.weight", 4, 12},
-        {"attention.wv.weight", 4, 12},     {"attention.wo.weight", 12, 12},
-        {"feed_forward.w1.weight", 20, 12}, {"feed_forward.w2.weight", 12, 20},
-        {"feed_forward.w3.weight", 20, 12}, {"attention_norm.weight", 12, 1},
-        {"ffn_norm.weight", 12, 1},
+        {"attention.wq.weight", 12, 12},    {"attention.wk.weight", 4, 12},     {"attention.wv.weight", 4, 12},
+        {"attention.wo.weight", 12, 12},    {"feed_forward.w1.weight", 20, 12}, {"feed_forward.w2.weight", 12, 20},
+        {"feed_forward.w3.weight", 20, 12}, {"attention_norm.weight", 12, 1},   {"ffn_norm.weight", 12, 1},
     };
     struct model_spec s =
         resolve("model: {dim: 12, n_heads: 3, n_kv_heads: 1, n_layers: 2, ffn_dim: 20, vocab_size: 300}\n"
@@ -196,15 +194,13 @@ static void test_initial_deviations(void **state)
 
             for (int i = 0; i < 7; i++) {
                 assert_true(q[i]->init == INIT_NORMAL && q[i]->init_cut == 2.0);
-                assert_true(q[i]->init_std ==
-                            (by_part[i] > 0 ? by_part[i] : 0.02 / sqrt(2.0 * (double)(layer + 1))));
+                assert_true(q[i]->init_std == (by_part[i] > 0 ? by_part[i] : 0.02 / sqrt(2.0 * (double)(layer + 1))));
             }
             assert_true(q[7]->init == INIT_ONE && q[8]->init == INIT_ONE);
         }
         if (!tied) {
             assert_true(p[m->parameters.n - 2]->init == INIT_ONE);
-            assert_true(p[m->parameters.n - 1]->init_std == output &&
-                        p[m->parameters.n - 1]->init_cut == 3 * output);
+            assert_true(p[m->parameters.n - 1]->init_std == output && p[m->parameters.n - 1]->init_cut == 3 * output);
         }
         model_destroy(m);
     }
@@ -250,10 +246,9 @@ static void test_refused(void **state)
     assert_refused("model: {flavor: debugmodle}\n", 1, "did you mean debugmodel?");
     assert_refused("model: {dim: 100}\n", 1, "model.dim=100 must be a multiple of model.n_heads=16");
     assert_refused("model: {dim: 48}\n", 1, "must be even");
-    assert_refused("model: {n_kv_heads: 3}\n", 1,
-                   "model.n_heads=16 must be a multiple of model.n_kv_heads=3");
-    assert_refused("training: {seq_len: 131073}\nvalidation: {enable: true, dataset: [a], seq_len: 131074}\n",
-                   2, "longer than the context of llama3 debugmodel, 131072");
+    assert_refused("model: {n_kv_heads: 3}\n", 1, "model.n_heads=16 must be a multiple of model.n_kv_heads=3");
+    assert_refused("training: {seq_len: 131073}\nvalidation: {enable: true, dataset: [a], seq_len: 131074}\n", 2,
+                   "longer than the context of llama3 debugmodel, 131072");
     assert_refused("model: {dim: 100, n_kv_heads: 3}\n", 2, "model.dim=100"); /* all at once */
 }
 

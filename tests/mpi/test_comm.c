@@ -24,11 +24,8 @@
 #include "tests/support/comm_cases.h"
 #include "tests/support/rank.h"
 
-#define ON_THE_WORLD(name)                                                                                   \
-    static void test_##name(void **state)                                                                    \
-    {                                                                                                        \
-        ranks_as_processes(*state, case_##name, NULL);                                                       \
-    }
+#define ON_THE_WORLD(name)                                                                                             \
+    static void test_##name(void **state) { ranks_as_processes(*state, case_##name, NULL); }
 ON_THE_WORLD(all_reduce)
 ON_THE_WORLD(reduce_scatter)
 ON_THE_WORLD(all_gather)
@@ -50,10 +47,7 @@ static void check_hosts(struct rank_test *t)
     if (hosts == 1) rank_check(t, c->local_rank == c->rank && c->local_size == c->size);
 }
 
-static void test_hosts(void **state)
-{
-    ranks_as_processes(*state, check_hosts, NULL);
-}
+static void test_hosts(void **state) { ranks_as_processes(*state, check_hosts, NULL); }
 
 static int run_all(struct comm_world *world)
 {
@@ -99,14 +93,15 @@ static int loop(struct comm_world *world, int argc, char **argv)
         rc = comm_all_reduce(c, "loop", x, 5000, DTYPE_FLOAT32, COMM_SUM, NULL, &e);
         clock_sleep_ns(1000 * 1000);
     }
-    if (rc && rc != ERR_PEER) fprintf(stderr, "rank %d: %s\n", c->rank, e.message); /* else the rank itself has said it */
+    if (rc && rc != ERR_PEER)
+        fprintf(stderr, "rank %d: %s\n", c->rank, e.message); /* else the rank itself has said it */
     rc = rc || acts;
     if (comm_world_close(world, rc != ERR_NONE, &e)) fprintf(stderr, "rank %d: end: %s\n", c->rank, e.message);
     return rc;
 }
 
-/* How many locks of those that the kernel gives up for a process that dies this one holds. It follows the same list as the kernel, so it
- * crashes where one of them lies in memory that is gone. */
+/* How many locks of those that the kernel gives up for a process that dies this one holds. It follows the same list as
+ * the kernel, so it crashes where one of them lies in memory that is gone. */
 static int held_locks(void)
 {
     struct robust_list_head *head;

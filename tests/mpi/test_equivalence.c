@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* ranks: 2 4 */
 /*
- * Processes against threads: the same mesh gives the same bits, inside one host and (test_hosts.sh runs this program so) between hosts.
+ * Processes against threads: the same mesh gives the same bits, inside one host and (test_hosts.sh runs this program
+ * so) between hosts.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -39,7 +40,8 @@ static void test_processes_equal_threads(void **state)
 
     for (int shards = 1; shards <= world->size; shards *= 2) {
         for (int type = DTYPE_FLOAT32; type <= DTYPE_FLOAT64; type++) {
-            struct equivalence_case c = {world->size / shards, shards, 2, RESHARD_DEFAULT, (enum dtype)type, false, false};
+            struct equivalence_case c = {world->size / shards, shards, 2,    RESHARD_DEFAULT,
+                                         (enum dtype)type,     false,  false};
 
             ranks_as_processes(world, body, &c);
         }

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * One generic check that every module must pass, in double precision: gradients of the input and of each parameter agree with central
- * finite differences of forward; the two backward parts together give the whole gradient; a second pass gives the same bits; the
- * memory that a dry run measures is exactly what a real pass takes.
+ * One generic check that every module must pass, in double precision: gradients of the input and of each parameter
+ * agree with central finite differences of forward; the two backward parts together give the whole gradient; a second
+ * pass gives the same bits; the memory that a dry run measures is exactly what a real pass takes.
  */
 #include <math.h>
 #include <setjmp.h>
@@ -18,7 +18,16 @@
 #include "nn/embedding.h"
 #include "nn/head.h"
 
-enum { SEQUENCES = 2, LENGTH = 5, TOKENS = SEQUENCES * LENGTH, WIDTH = 12, VOCABULARY = 19, HEADS = 3, KV_HEADS = 1, HIDDEN = 14 };
+enum {
+    SEQUENCES = 2,
+    LENGTH = 5,
+    TOKENS = SEQUENCES * LENGTH,
+    WIDTH = 12,
+    VOCABULARY = 19,
+    HEADS = 3,
+    KV_HEADS = 1,
+    HIDDEN = 14
+};
 
 struct fixture {
     struct device *device;
@@ -32,7 +41,7 @@ struct fixture {
 };
 
 struct pass {
-    double loss;   /* sum of out * probe, or the head's scaled loss */
+    double loss; /* sum of out * probe, or the head's scaled loss */
     double *out, *din;
     size_t stash, kept, scratch;
 };
@@ -50,7 +59,8 @@ static void setup_fixture(struct fixture *f)
     assert_int_equal(kernels_for(&f->kernels, f->device, DTYPE_FLOAT64, "reference", &e), 0);
     f->kernel.device = f->device;
     f->kernel.workspace_bytes = kernels_workspace_bytes(f->kernels, 1);
-    assert_int_equal(device_alloc(f->device, f->kernel.workspace_bytes, MEMORY_SCRATCH, "workspace", &f->kernel.workspace, &e), 0);
+    assert_int_equal(
+        device_alloc(f->device, f->kernel.workspace_bytes, MEMORY_SCRATCH, "workspace", &f->kernel.workspace, &e), 0);
     assert_int_equal(rope_open(&f->rope, f->device, DTYPE_FLOAT64, LENGTH, WIDTH / HEADS, 100.0, &scaling, &e), 0);
     for (int i = 0; i < TOKENS; i++) {
         f->tokens[i] = (int32_t)rng_below(key, (uint64_t)i, VOCABULARY);
@@ -82,7 +92,8 @@ static void fill_parameters(struct fixture *f)
 
         p->value = mem_zalloc((size_t)n, sizeof(double));
         p->gradient = mem_zalloc((size_t)n, sizeof(double));
-        for (int64_t j = 0; j < n; j++) ((double *)p->value)[j] = (p->n_dims == 1) + rng_normal(key, (uint64_t)j, 0.4, 0);
+        for (int64_t j = 0; j < n; j++)
+            ((double *)p->value)[j] = (p->n_dims == 1) + rng_normal(key, (uint64_t)j, 0.4, 0);
     }
 }
 
@@ -94,17 +105,25 @@ static void fill_random(double *x, int64_t n, const char *name)
 }
 
 /* Forward (and both backward parts). out_width 0: the module adds to the loss itself. */
-static void run_pass(struct fixture *f, const struct module *m, int64_t in_width, int64_t out_width, double *in, const double *probe,
-                     bool backward, struct pass *p)
+static void run_pass(struct fixture *f, const struct module *m, int64_t in_width, int64_t out_width, double *in,
+                     const double *probe, bool backward, struct pass *p)
 {
     enum { ROOM = 1 << 20 };
     void *frame = mem_zalloc(1, m->ops->frame_bytes), *stash = mem_zalloc(1, ROOM), *kept = mem_zalloc(1, ROOM),
          *scratch = mem_zalloc(1, ROOM);
     double loss = 0;
-    struct exec x = {.k = f->kernels, .kernel = &f->kernel, .type = DTYPE_FLOAT64, .stash = {stash, ROOM, 0, 0}, .kept = {kept, ROOM, 0, 0},
-                     .scratch = {scratch, ROOM, 0, 0}, .with_gradient = backward, .loss_scale = 0.25, .loss_sum = &loss};
+    struct exec x = {.k = f->kernels,
+                     .kernel = &f->kernel,
+                     .type = DTYPE_FLOAT64,
+                     .stash = {stash, ROOM, 0, 0},
+                     .kept = {kept, ROOM, 0, 0},
+                     .scratch = {scratch, ROOM, 0, 0},
+                     .with_gradient = backward,
+                     .loss_scale = 0.25,
+                     .loss_sum = &loss};
 
-    x.batch = (struct batch_view){SEQUENCES, LENGTH, f->tokens, f->labels, f->positions, f->with_documents ? f->document_start : NULL};
+    x.batch = (struct batch_view){SEQUENCES, LENGTH,       f->tokens,
+                                  f->labels, f->positions, f->with_documents ? f->document_start : NULL};
     module_forward(m, &x, frame, in, p->out);
     p->loss = 0.25 * loss;
     for (int64_t i = 0; i < TOKENS * out_width; i++) p->loss += p->out[i] * probe[i];
@@ -120,8 +139,8 @@ static void run_pass(struct fixture *f, const struct module *m, int64_t in_width
 }
 
 /* d loss / d *x by a central difference. */
-static double difference(struct fixture *f, const struct module *m, int64_t in_width, int64_t out_width, double *in, const double *probe,
-                         struct pass *p, double *x)
+static double difference(struct fixture *f, const struct module *m, int64_t in_width, int64_t out_width, double *in,
+                         const double *probe, struct pass *p, double *x)
 {
     double h = 1e-5, old = *x, high, low;
 
@@ -137,7 +156,8 @@ static double difference(struct fixture *f, const struct module *m, int64_t in_w
 
 static void assert_near(const char *what, int64_t i, double got, double want)
 {
-    if (!(fabs(got - want) <= 1e-7 * (1 + fabs(want)))) fail_msg("%s[%lld]: gradient %.12g, finite difference %.12g", what, (long long)i, got, want);
+    if (!(fabs(got - want) <= 1e-7 * (1 + fabs(want))))
+        fail_msg("%s[%lld]: gradient %.12g, finite difference %.12g", what, (long long)i, got, want);
 }
 
 static void check_memory(struct fixture *f, const struct module *m, const struct pass *p)
@@ -173,7 +193,8 @@ static void check_module(struct fixture *f, const struct module *m, int64_t in_w
         double *gradient = q->gradient;
 
         for (int64_t j = 0; j < n; j += 1 + n / 40)
-            assert_near(q->name, j, gradient[j], difference(f, m, in_width, out_width, in, probe, &p, (double *)q->value + j));
+            assert_near(q->name, j, gradient[j],
+                        difference(f, m, in_width, out_width, in, probe, &p, (double *)q->value + j));
     }
     for (int64_t j = 0; j < TOKENS * in_width; j++)
         assert_near("in", j, din[j], difference(f, m, in_width, out_width, in, probe, &p, in + j));
@@ -182,8 +203,8 @@ static void check_module(struct fixture *f, const struct module *m, int64_t in_w
     if (in_width) assert_memory_equal(din, again, sizeof(double) * (size_t)(TOKENS * in_width));
 }
 
-static const struct attention_spec attention_spec = {.width = WIDTH, .heads = HEADS, .kv_heads = KV_HEADS, .head_dim = WIDTH / HEADS,
-                                                     .std = 0.1, .std_out = 0.1};
+static const struct attention_spec attention_spec = {
+    .width = WIDTH, .heads = HEADS, .kv_heads = KV_HEADS, .head_dim = WIDTH / HEADS, .std = 0.1, .std_out = 0.1};
 static const struct mlp_spec mlp_spec = {.width = WIDTH, .hidden = HIDDEN, .std = 0.1, .std_out = 0.1};
 
 static void test_linear(void **state)
@@ -279,8 +300,9 @@ static void test_head(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_linear), cmocka_unit_test(test_norm), cmocka_unit_test(test_embedding), cmocka_unit_test(test_attention),
-        cmocka_unit_test(test_mlp),    cmocka_unit_test(test_block), cmocka_unit_test(test_head),
+        cmocka_unit_test(test_linear),    cmocka_unit_test(test_norm), cmocka_unit_test(test_embedding),
+        cmocka_unit_test(test_attention), cmocka_unit_test(test_mlp),  cmocka_unit_test(test_block),
+        cmocka_unit_test(test_head),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

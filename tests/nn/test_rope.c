@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Rotary frequencies with and without Llama 3.1's scaling, at its borders and in between, and the tables made of them. */
+/* Rotary frequencies with and without Llama 3.1's scaling, at its borders and in between, and the tables made of them.
+ */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -67,14 +68,17 @@ static void test_tables(void **state)
     for (int wide = 0; wide < 2; wide++) {
         struct rope r;
 
-        assert_int_equal(rope_open(&r, d, wide ? DTYPE_FLOAT64 : DTYPE_FLOAT32, POSITIONS, WIDTH, 100, &none, &e), ERR_NONE);
+        assert_int_equal(rope_open(&r, d, wide ? DTYPE_FLOAT64 : DTYPE_FLOAT32, POSITIONS, WIDTH, 100, &none, &e),
+                         ERR_NONE);
         for (int p = 0; p < POSITIONS; p++)
             for (int i = 0; i < HALF; i++) {
                 double angle = p * rope_frequency(i, WIDTH, 100, &none);
                 int at = p * HALF + i;
 
-                if (wide) assert_true(((double *)r.cos)[at] == cos(angle) && ((double *)r.sin)[at] == sin(angle));
-                else assert_true(((float *)r.cos)[at] == (float)cos(angle) && ((float *)r.sin)[at] == (float)sin(angle));
+                if (wide)
+                    assert_true(((double *)r.cos)[at] == cos(angle) && ((double *)r.sin)[at] == sin(angle));
+                else
+                    assert_true(((float *)r.cos)[at] == (float)cos(angle) && ((float *)r.sin)[at] == (float)sin(angle));
             }
         rope_close(&r);
         rope_close(&r);
@@ -131,10 +135,9 @@ static void test_out_of_memory(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_without_scaling),
-        cmocka_unit_test(test_scaling),
-        cmocka_unit_test(test_tables),
-        cmocka_unit_test(test_dry), cmocka_unit_test(test_out_of_memory),
+        cmocka_unit_test(test_without_scaling), cmocka_unit_test(test_scaling),
+        cmocka_unit_test(test_tables),          cmocka_unit_test(test_dry),
+        cmocka_unit_test(test_out_of_memory),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -45,8 +45,7 @@ static void set(const struct fixture *f, void *array, int64_t i, double x)
         ((float *)array)[i] = (float)x;
 }
 
-static err_t open_optimizer(struct fixture *f, const struct optim_group *groups, int n_groups,
-                            struct error *e)
+static err_t open_optimizer(struct fixture *f, const struct optim_group *groups, int n_groups, struct error *e)
 {
     struct optim_spec spec = {.device = f->device,
                               .kernels = f->kernels,
@@ -61,8 +60,8 @@ static err_t open_optimizer(struct fixture *f, const struct optim_group *groups,
 
     if (!tensors) return FAIL(e, ERR_MEMORY, "out of memory");
     for (int k = 0; k < N_TENSORS; k++)
-        tensors[k] = (struct optim_tensor){
-            .name = names[k], .n = sizes[k], .value = f->value[k], .gradient = f->gradient[k]};
+        tensors[k] =
+            (struct optim_tensor){.name = names[k], .n = sizes[k], .value = f->value[k], .gradient = f->gradient[k]};
     return optimizer_open(&f->o, &spec, tensors, N_TENSORS, e);
 }
 
@@ -106,8 +105,7 @@ static void draw_gradients(struct fixture *f, int step)
     for (int k = 0; k < N_TENSORS; k++)
         for (int64_t i = 0; i < sizes[k]; i++)
             set(f, f->gradient[k], i,
-                i % 7 == 3 ? 0
-                           : rng_normal(key, (uint64_t)(k * LARGEST + i), pow(10, (double)(i % 9) - 6), 0));
+                i % 7 == 3 ? 0 : rng_normal(key, (uint64_t)(k * LARGEST + i), pow(10, (double)(i % 9) - 6), 0));
 }
 
 /* Loshchilov, Hutter 2019, algorithm 2, with the gradient clipped first. */
@@ -136,8 +134,7 @@ static void compare(const struct fixture *f, int step)
             double got = get(f, f->value[k], i), want = f->parameter[k][i];
 
             if (!(fabs(got - want) <= tolerance * (fabs(want) + 0.1)))
-                fail_msg("%s[%lld] after step %d: got %.17g, want %.17g", names[k], (long long)i, step, got,
-                         want);
+                fail_msg("%s[%lld] after step %d: got %.17g, want %.17g", names[k], (long long)i, step, got, want);
         }
 }
 
@@ -299,8 +296,7 @@ static void norm_of_shards(struct rank_test *t)
     struct error e = {0};
     double gradient = mine[t->comm->rank], value = 1, norm = 0;
 
-    *tensor =
-        (struct optim_tensor){.name = "w", .n = t->comm->rank != 1, .value = &value, .gradient = &gradient};
+    *tensor = (struct optim_tensor){.name = "w", .n = t->comm->rank != 1, .value = &value, .gradient = &gradient};
     if (!rank_check_ok(t, device_open(&spec.device, &options, &e))) return;
     rank_check_ok(t, kernels_for(&spec.kernels, spec.device, spec.type, "reference", &e));
     rank_check_ok(t, optimizer_open(&o, &spec, tensor, 1, &e));

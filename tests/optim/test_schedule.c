@@ -43,7 +43,7 @@ static void assert_rates(const struct lr_schedule *s, const double *want, int n)
         if (!(fabs(got - want[i]) <= 1e-15)) fail_msg("step %d: got %.17g, want %.17g", i + 1, got, want[i]);
     }
 }
-#define ASSERT_RATES(s, ...)                                                                                 \
+#define ASSERT_RATES(s, ...)                                                                                           \
     assert_rates(s, (const double[]){__VA_ARGS__}, sizeof((const double[]){__VA_ARGS__}) / sizeof(double))
 
 /* The debug model's: 10 steps, 2 of warm-up, 80 % decay. One virtual step keeps the last rate above 0. */
@@ -144,8 +144,7 @@ static void test_every_schedule(void **state)
 
     (void)state;
     for (uint64_t i = 0; i < 2000; i++) {
-        int64_t total = 1 + (int64_t)rng_below(key, 5 * i, 60),
-                warmup = (int64_t)rng_below(key, 5 * i + 1, 70);
+        int64_t total = 1 + (int64_t)rng_below(key, 5 * i, 60), warmup = (int64_t)rng_below(key, 5 * i + 1, 70);
         double ratio = rng_below(key, 5 * i + 2, 4) ? rng_uniform(key, 5 * i + 2, 1) : -1,
                floor = rng_below(key, 5 * i + 3, 2) ? 0.1 : 0;
         enum decay decay = (enum decay)rng_below(key, 5 * i + 4, 3);

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The same training on every mesh (ranks are threads): dp_replicate x dp_shard in {1,2,4} x {1,2,4}, accumulation 1, 2, 4, every reshard
- * policy, documents, tied weights, uneven and empty shards, validation. tests/mutation proves that this test turns red.
+ * The same training on every mesh (ranks are threads): dp_replicate x dp_shard in {1,2,4} x {1,2,4}, accumulation 1, 2,
+ * 4, every reshard policy, documents, tied weights, uneven and empty shards, validation. tests/mutation proves that
+ * this test turns red.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -76,7 +77,8 @@ static void test_reshard_policies(void **state)
     }
 }
 
-/* Sixteen shards of tensors with 12 rows: some ranks hold nothing. Weights do not depend on the mesh, so neither does the loss. */
+/* Sixteen shards of tensors with 12 rows: some ranks hold nothing. Weights do not depend on the mesh, so neither does
+ * the loss. */
 static void test_empty_shards(void **state)
 {
     struct equivalence_case c = {1, 1, 1, RESHARD_DEFAULT, DTYPE_FLOAT64, 0, 0};
@@ -95,8 +97,11 @@ static void test_empty_shards(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_float64),          cmocka_unit_test(test_float32),      cmocka_unit_test(test_documents_and_tied_weights),
-        cmocka_unit_test(test_reshard_policies), cmocka_unit_test(test_empty_shards),
+        cmocka_unit_test(test_float64),
+        cmocka_unit_test(test_float32),
+        cmocka_unit_test(test_documents_and_tied_weights),
+        cmocka_unit_test(test_reshard_policies),
+        cmocka_unit_test(test_empty_shards),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -53,8 +53,7 @@ static struct rig_spec spec_of(const struct attempt *a, int rank)
 static struct microbatch microbatch_at(int m)
 {
     static const int32_t tokens[MICROBATCHES][LENGTH] = {{1, 5, 18}, {0, 2, 7}},
-                         labels[MICROBATCHES][LENGTH] = {{5, 18, -100}, {2, 7, 3}},
-                         positions[LENGTH] = {0, 1, 2};
+                         labels[MICROBATCHES][LENGTH] = {{5, 18, -100}, {2, 7, 3}}, positions[LENGTH] = {0, 1, 2};
 
     return (struct microbatch){1, LENGTH, tokens[m], labels[m], positions, NULL};
 }
@@ -89,12 +88,9 @@ static void run_rank(struct rank_test *t)
     rc = train(&rig, &spec, t->comm, &e);
     if (rc) comm_abort(t->comm, e.message); /* as every rank does that fails */
     if (rc && is_origin) {
-        err_t want = a->fail_block                         ? ERR_MEMORY
-                     : a->fault.action == COMM_FAULT_LEAVE ? ERR_STOPPED
-                                                           : ERR_COMM;
+        err_t want = a->fail_block ? ERR_MEMORY : a->fault.action == COMM_FAULT_LEAVE ? ERR_STOPPED : ERR_COMM;
 
-        rank_check_at(t, rc == want && strstr(e.message, "planted fault"), __FILE__, __LINE__, "%d: %s", rc,
-                      e.message);
+        rank_check_at(t, rc == want && strstr(e.message, "planted fault"), __FILE__, __LINE__, "%d: %s", rc, e.message);
     } else if (rc) {
         rank_check_at(t, rc == ERR_PEER, __FILE__, __LINE__, "%d: %s", rc, e.message);
     }
@@ -213,8 +209,8 @@ static void retry_rank(struct rank_test *t)
         rc = part ? executor_validate(&rig.executor, batches, &loss, &e)
                   : executor_train(&rig.executor, batches, 0.2, &loss, &e);
         has_fired |= allocator_fault_fired(rig.device->allocator);
-        rank_check_at(t, rc == (allocator_fault_fired(rig.device->allocator) ? ERR_MEMORY : ERR_NONE),
-                      __FILE__, __LINE__, "%s", e.message);
+        rank_check_at(t, rc == (allocator_fault_fired(rig.device->allocator) ? ERR_MEMORY : ERR_NONE), __FILE__,
+                      __LINE__, "%s", e.message);
         allocator_fault_arm(rig.device->allocator, -1);
         device_memory_stats(rig.device, &after);
         for (int k = 0; k < MEMORY_KIND_COUNT; k++)

@@ -45,8 +45,8 @@ static void make_plan(struct plan *p, int n_units, int n_microbatches, int n_sha
     p->n_microbatches = n_microbatches;
     p->is_forward_only = is_forward_only;
     p->is_tied = is_tied;
-    snprintf(p->what, sizeof p->what, "%d units, %d microbatches, %d shards, %d replicas, reshard %s%s%s",
-             n_units, n_microbatches, n_shards, n_replicas, policies[reshard], is_tied ? ", tied" : "",
+    snprintf(p->what, sizeof p->what, "%d units, %d microbatches, %d shards, %d replicas, reshard %s%s%s", n_units,
+             n_microbatches, n_shards, n_replicas, policies[reshard], is_tied ? ", tied" : "",
              is_forward_only ? ", forward only" : "");
     rc = is_forward_only ? schedule_forward(&p->compute, n_units, n_microbatches, &e)
                          : schedule_sequential(&p->compute, n_units, n_microbatches, &e);
@@ -68,10 +68,7 @@ static void refuse(const struct plan *p, int i, const char *reason)
     fail_msg("%s: action %d %s in: %s", p->what, i, reason, str_text(&text));
 }
 
-static bool is_compute(const struct action *a)
-{
-    return a->kind <= ACTION_BACKWARD_WEIGHT;
-}
+static bool is_compute(const struct action *a) { return a->kind <= ACTION_BACKWARD_WEIGHT; }
 
 static int group_of(const struct plan *p, const struct action *a)
 {
@@ -91,8 +88,7 @@ static void test_sequential(void **state)
     assert_int_equal(l.n, 3 * 5 * 3);
     for (int m = 0; m < 3; m++) {
         for (int u = 0; u < 5; u++, i++)
-            assert_true(l.items[i].kind == ACTION_FORWARD && l.items[i].index == u &&
-                        l.items[i].microbatch == m);
+            assert_true(l.items[i].kind == ACTION_FORWARD && l.items[i].index == u && l.items[i].microbatch == m);
         for (int u = 4; u >= 0; u--, i += 2) {
             assert_true(l.items[i].kind == ACTION_BACKWARD_INPUT && l.items[i].index == u &&
                         l.items[i].microbatch == m);
@@ -113,8 +109,7 @@ static void test_forward(void **state)
     assert_int_equal(schedule_forward(&l, 3, 2, &e), ERR_NONE);
     assert_int_equal(l.n, 6);
     for (int i = 0; i < 6; i++)
-        assert_true(l.items[i].kind == ACTION_FORWARD && l.items[i].index == i % 3 &&
-                    l.items[i].microbatch == i / 3);
+        assert_true(l.items[i].kind == ACTION_FORWARD && l.items[i].index == i % 3 && l.items[i].microbatch == i / 3);
     action_list_release(&l);
 }
 
@@ -171,8 +166,7 @@ static int next_other_group(const struct plan *p, int i)
     int g = group_of(p, &p->list.items[i]);
 
     for (i++; i < p->list.n; i++)
-        if (is_compute(&p->list.items[i]) && group_of(p, &p->list.items[i]) != g)
-            return group_of(p, &p->list.items[i]);
+        if (is_compute(&p->list.items[i]) && group_of(p, &p->list.items[i]) != g) return group_of(p, &p->list.items[i]);
     return -1;
 }
 
@@ -231,8 +225,7 @@ static void check_reductions(const struct plan *p)
             is_waiting[g] = true;
         } else if (a->kind == ACTION_FORWARD && a->index == p->facts.n_units - 1 && !p->is_forward_only) {
             /* the head's forward adds to gradients as well (loss and head are one) */
-            if (is_waiting[g] && p->facts.n_shards > 1)
-                refuse(p, i, "mixes the gradients of two microbatches");
+            if (is_waiting[g] && p->facts.n_shards > 1) refuse(p, i, "mixes the gradients of two microbatches");
         } else if (a->kind == ACTION_REDUCE) {
             if (!is_waiting[g]) refuse(p, i, "reduces nothing");
             is_waiting[g] = false;
@@ -276,8 +269,7 @@ static void check_gathers(const struct plan *p)
         bool twice = p->facts.reshard != RESHARD_NEVER && g < last - 1;
         int want = (twice ? 2 * m : m) - (g < 2 ? m - 1 : 0);
 
-        if (count(p, ACTION_GATHER, g) != want)
-            refuse(p, g, "is a group that is gathered too often or too rarely");
+        if (count(p, ACTION_GATHER, g) != want) refuse(p, g, "is a group that is gathered too often or too rarely");
     }
 }
 
@@ -301,8 +293,8 @@ static void test_every_plan(void **state)
                             struct plan p;
 
                             if (units == 1 && kind & 1) continue;
-                            make_plan(&p, units, microbatches, shards, replicas, (enum reshard_policy)policy,
-                                      kind & 1, kind & 2);
+                            make_plan(&p, units, microbatches, shards, replicas, (enum reshard_policy)policy, kind & 1,
+                                      kind & 2);
                             check_plan(&p);
                             release_plan(&p);
                         }
@@ -344,9 +336,8 @@ static void test_out_of_memory(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_sequential),    cmocka_unit_test(test_forward),
-        cmocka_unit_test(test_printed),       cmocka_unit_test(test_every_plan),
-        cmocka_unit_test(test_out_of_memory),
+        cmocka_unit_test(test_sequential), cmocka_unit_test(test_forward),       cmocka_unit_test(test_printed),
+        cmocka_unit_test(test_every_plan), cmocka_unit_test(test_out_of_memory),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

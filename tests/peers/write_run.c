@@ -24,8 +24,7 @@ static struct metric_row row_of(int64_t step, enum metric_row_kind kind)
     int first = kind == METRIC_ROW_TRAINING ? 0 : METRIC_VALIDATION_LOSS;
     int end = kind == METRIC_ROW_TRAINING ? METRIC_VALIDATION_LOSS : METRIC_COUNT;
 
-    for (int i = first; i < end; i++)
-        metric_row_set(&row, i, (double)((step * 7919 + i * 104729) % 1000) / 7);
+    for (int i = first; i < end; i++) metric_row_set(&row, i, (double)((step * 7919 + i * 104729) % 1000) / 7);
     if (kind == METRIC_ROW_TRAINING && step == 5) metric_row_set(&row, METRIC_LOSS, NAN);
     if (kind == METRIC_ROW_TRAINING && step == 6) metric_row_set(&row, METRIC_LOSS, INFINITY);
     return row;
@@ -44,8 +43,7 @@ static err_t life(const char *dump, int64_t first, int64_t last, struct error *e
     struct sinks *s = NULL;
     err_t rc = io_make_folders(dump, e);
 
-    if (!rc && first > 1)
-        rc = jsonl_rewind(jsonl.path, first - 1, io_join(&a, dump, "superseded.jsonl"), NULL, e);
+    if (!rc && first > 1) rc = jsonl_rewind(jsonl.path, first - 1, io_join(&a, dump, "superseded.jsonl"), NULL, e);
     if (!rc) rc = sinks_create(&s, NULL, 0, e);
     if (!rc) rc = sinks_add(s, &sink_ops_jsonl, &jsonl, e);
     if (!rc) rc = sinks_add(s, &sink_ops_tfevents, &tfevents, e);

@@ -56,8 +56,7 @@ static void test_unknown_and_not_finite(void **state)
     struct metric_row row = row_at(3);
 
     (void)state;
-    assert_line(&row, false,
-                "step: 3  loss: N/A  grad_norm: N/A  memory: N/A  tps: N/A  tflops: N/A  mfu: N/A");
+    assert_line(&row, false, "step: 3  loss: N/A  grad_norm: N/A  memory: N/A  tps: N/A  tflops: N/A  mfu: N/A");
     metric_row_set(&row, METRIC_LOSS, -NAN);
     metric_row_set(&row, METRIC_GRAD_NORM, INFINITY);
     metric_row_set(&row, METRIC_TPS, 1234567);

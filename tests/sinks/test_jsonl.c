@@ -144,8 +144,7 @@ static void test_rewind(void **state)
     assert_int_equal(n, 0);
     assert_false(io_exists(path));
 
-    temp_write_text(&t, "run.jsonl",
-                    "{\"step\":1}\n{\"step\":5}\n{\"step\":5,\"v\":1}\n{\"step\":6}\n{\"step\":7,\"x");
+    temp_write_text(&t, "run.jsonl", "{\"step\":1}\n{\"step\":5}\n{\"step\":5,\"v\":1}\n{\"step\":6}\n{\"step\":7,\"x");
     assert_int_equal(jsonl_rewind(path, 5, old, &n, &e), ERR_NONE);
     assert_int_equal(n, 2);
     assert_file(path, "{\"step\":1}\n{\"step\":5}\n{\"step\":5,\"v\":1}\n");
@@ -195,7 +194,11 @@ static void test_has(void **state)
         int64_t step;
         const char *tag;
         bool is_there;
-    } cases[] = {{7, "validation_metrics/loss", true}, {7, "loss", false}, {8, "validation_metrics/loss", false}, {9, "lr", true}, {5, "lr", false}};
+    } cases[] = {{7, "validation_metrics/loss", true},
+                 {7, "loss", false},
+                 {8, "validation_metrics/loss", false},
+                 {9, "lr", true},
+                 {5, "lr", false}};
     struct temp t;
     struct error e;
     bool has = true;
@@ -204,8 +207,9 @@ static void test_has(void **state)
     temp_make(&t);
     assert_int_equal(jsonl_has(temp_path(&t, "run.jsonl"), 1, "lr", &has, &e), ERR_NONE);
     assert_false(has);
-    temp_write_text(&t, "run.jsonl", "{\"step\":7,\"lr\":1}\n{\"step\":7,\"validation_metrics/loss\":2}\nlr\n{\"step\":\"5\",\"lr\":1}\n"
-                                     "{\"step\":8,\"text\":\"validation_metrics/loss\"}\n{\"step\":9,\"lr\":\"NaN\"}");
+    temp_write_text(&t, "run.jsonl",
+                    "{\"step\":7,\"lr\":1}\n{\"step\":7,\"validation_metrics/loss\":2}\nlr\n{\"step\":\"5\",\"lr\":1}\n"
+                    "{\"step\":8,\"text\":\"validation_metrics/loss\"}\n{\"step\":9,\"lr\":\"NaN\"}");
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         if (jsonl_has(temp_path(&t, "run.jsonl"), cases[i].step, cases[i].tag, &has, &e)) fail_msg("%s", e.message);
         if (has != cases[i].is_there) fail_msg("step %d, %s: %d", (int)cases[i].step, cases[i].tag, (int)has);

@@ -76,13 +76,9 @@ static err_t probe_flush(void *sink, struct error *e)
     return ERR_NONE;
 }
 
-static void probe_close(void *sink)
-{
-    ((struct probe *)sink)->n_closed++;
-}
+static void probe_close(void *sink) { ((struct probe *)sink)->n_closed++; }
 
-static const struct sink_ops probe_ops = {"probe",    probe_open,  probe_write,
-                                          probe_text, probe_flush, probe_close};
+static const struct sink_ops probe_ops = {"probe", probe_open, probe_write, probe_text, probe_flush, probe_close};
 
 static struct sinks *start(struct probe **p, struct log *log, int rows)
 {
@@ -245,9 +241,8 @@ static void test_close_in_time(void **state)
         write_steps(s, 1, 40);
         assert_int_equal(sinks_close(s, SECOND / 5), 40);
         assert_int_equal(io_read_file(temp_path(&t, "log"), &text, &e), ERR_NONE);
-        assert_non_null(
-            strstr(str_text(&text),
-                   "metrics sink probe: 40 rows not delivered (32 at its end, 8 lost to a full queue)"));
+        assert_non_null(strstr(str_text(&text),
+                               "metrics sink probe: 40 rows not delivered (32 at its end, 8 lost to a full queue)"));
         str_release(&text);
         p[i]->is_slow = false; /* the abandoned writer ends by itself */
         clock_sleep_ns(SECOND / 5);
@@ -344,10 +339,13 @@ static void test_out_of_memory(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_all_rows_in_order), cmocka_unit_test(test_text_is_copied),
-        cmocka_unit_test(test_full_ring),         cmocka_unit_test(test_failure_and_recovery),
+        cmocka_unit_test(test_all_rows_in_order),
+        cmocka_unit_test(test_text_is_copied),
+        cmocka_unit_test(test_full_ring),
+        cmocka_unit_test(test_failure_and_recovery),
         cmocka_unit_test(test_borrowed_until_the_end),
-        cmocka_unit_test(test_close_in_time),     cmocka_unit_test(test_sinks_are_independent),
+        cmocka_unit_test(test_close_in_time),
+        cmocka_unit_test(test_sinks_are_independent),
         cmocka_unit_test(test_out_of_memory),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

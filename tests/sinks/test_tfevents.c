@@ -21,10 +21,7 @@
 #include "tests/support/temp.h"
 #include "tests/support/tfevents_reader.h"
 
-static struct tfevents_read *reading(void)
-{
-    return test_calloc(1, sizeof(struct tfevents_read));
-}
+static struct tfevents_read *reading(void) { return test_calloc(1, sizeof(struct tfevents_read)); }
 
 static const struct tfevents_point *point(const struct tfevents_read *r, const char *tag, int64_t step)
 {

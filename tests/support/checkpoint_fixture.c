@@ -32,13 +32,11 @@ static const struct {
 static void fill(const struct checkpoint_tensor *t, int version, unsigned char *out)
 {
     struct rng_key key = rng_key_of((uint64_t)version, t->name);
-    int64_t row_bytes = checkpoint_tensor_row_bytes(t), first = t->first_row * row_bytes,
-            n = t->n_rows * row_bytes;
+    int64_t row_bytes = checkpoint_tensor_row_bytes(t), first = t->first_row * row_bytes, n = t->n_rows * row_bytes;
 
     for (int64_t i = 0; i < n; i++) {
         out[i] = (unsigned char)rng_below(key, (uint64_t)(first + i), 256);
-        if (t->type != DTYPE_INT64 && out[i] >= 0x70)
-            out[i] &= 0x3f; /* finite, whatever the element's type */
+        if (t->type != DTYPE_INT64 && out[i] >= 0x70) out[i] &= 0x3f; /* finite, whatever the element's type */
     }
 }
 
@@ -49,8 +47,7 @@ void fixture_make(struct fixture *f, int index, int n, int version)
         struct checkpoint_tensor *t = &f->tensors[i];
         int64_t rows, chunk, end;
 
-        *t = (struct checkpoint_tensor){
-            .name = shapes[i].name, .kind = shapes[i].kind, .type = shapes[i].type};
+        *t = (struct checkpoint_tensor){.name = shapes[i].name, .kind = shapes[i].kind, .type = shapes[i].type};
         t->n_dims = shapes[i].n_dims;
         memcpy(t->dim, shapes[i].dim, sizeof t->dim);
         rows = checkpoint_tensor_rows(t);

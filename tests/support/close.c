@@ -38,8 +38,8 @@ void assert_l2_close(const char *what, enum dtype type, const void *got, const v
 
         if (!(d <= worst)) worst = d, worst_i = i;
     }
-    fail_msg("%s: relative L2 distance %.3g > %.3g; worst element %zu of %zu: got %.17g, want %.17g", what, distance, tolerance,
-             worst_i, n, at(type, got, worst_i), at(type, want, worst_i));
+    fail_msg("%s: relative L2 distance %.3g > %.3g; worst element %zu of %zu: got %.17g, want %.17g", what, distance,
+             tolerance, worst_i, n, at(type, got, worst_i), at(type, want, worst_i));
 }
 
 void assert_bits_equal(const char *what, enum dtype type, const void *got, const void *want, size_t n)
@@ -48,5 +48,6 @@ void assert_bits_equal(const char *what, enum dtype type, const void *got, const
 
     for (size_t i = 0; i < n; i++)
         if (memcmp((const char *)got + i * width, (const char *)want + i * width, width) != 0)
-            fail_msg("%s: element %zu of %zu differs: got %.17g, want %.17g", what, i, n, at(type, got, i), at(type, want, i));
+            fail_msg("%s: element %zu of %zu differs: got %.17g, want %.17g", what, i, n, at(type, got, i),
+                     at(type, want, i));
 }

@@ -7,7 +7,8 @@
 
 #include "base/dtype.h"
 
-double relative_l2(enum dtype type, const void *got, const void *want, size_t n); /* |got - want| / |want|; |got| if want is 0 */
+double relative_l2(enum dtype type, const void *got, const void *want,
+                   size_t n); /* |got - want| / |want|; |got| if want is 0 */
 
 /* Fails the running cmocka test unless relative_l2 <= tolerance. */
 void assert_l2_close(const char *what, enum dtype type, const void *got, const void *want, size_t n, double tolerance);

@@ -34,13 +34,13 @@ static void put(void *data, size_t at, enum dtype type, int rank, size_t i)
 /* acc = acc op value, in the type's own arithmetic. */
 static void combine(void *acc, enum dtype type, enum comm_operator op, int rank, size_t i)
 {
-#define COMBINE(T)                                                                                           \
-    do {                                                                                                     \
-        T a, b;                                                                                              \
-        memcpy(&a, acc, sizeof a);                                                                           \
-        put(&b, 0, type, rank, i);                                                                           \
-        a = op == COMM_SUM ? a + b : op == COMM_MIN ? (b < a ? b : a) : (b > a ? b : a);                     \
-        memcpy(acc, &a, sizeof a);                                                                           \
+#define COMBINE(T)                                                                                                     \
+    do {                                                                                                               \
+        T a, b;                                                                                                        \
+        memcpy(&a, acc, sizeof a);                                                                                     \
+        put(&b, 0, type, rank, i);                                                                                     \
+        a = op == COMM_SUM ? a + b : op == COMM_MIN ? (b < a ? b : a) : (b > a ? b : a);                               \
+        memcpy(acc, &a, sizeof a);                                                                                     \
     } while (0)
     if (type == DTYPE_FLOAT32) COMBINE(float);
     if (type == DTYPE_FLOAT64) COMBINE(double);
@@ -76,8 +76,8 @@ static void all_reduce_once(struct rank_test *t, size_t count, enum dtype type, 
 
     fill(data, count, type, t->comm->rank);
     rank_check_ok(t, comm_all_reduce(t->comm, "test", data, count, type, op, NULL, &e));
-    rank_check_at(t, is_reduced(t->comm, data, count, 0, type, op), __FILE__, __LINE__,
-                  "all_reduce: %s of %zu %s", comm_operator_name(op), count, dtype_name(type));
+    rank_check_at(t, is_reduced(t->comm, data, count, 0, type, op), __FILE__, __LINE__, "all_reduce: %s of %zu %s",
+                  comm_operator_name(op), count, dtype_name(type));
     free(data);
 }
 
@@ -97,8 +97,8 @@ static void reduce_scatter_once(struct rank_test *t, size_t count, enum dtype ty
 
     fill(send, all, type, t->comm->rank);
     rank_check_ok(t, comm_reduce_scatter(t->comm, "test", send, recv, count, type, op, NULL, &e));
-    rank_check_at(t, is_reduced(t->comm, recv, count, count * (size_t)t->comm->rank, type, op), __FILE__,
-                  __LINE__, "reduce_scatter: %s of %zu %s", comm_operator_name(op), count, dtype_name(type));
+    rank_check_at(t, is_reduced(t->comm, recv, count, count * (size_t)t->comm->rank, type, op), __FILE__, __LINE__,
+                  "reduce_scatter: %s of %zu %s", comm_operator_name(op), count, dtype_name(type));
     free(send);
     free(recv);
 }
@@ -111,10 +111,7 @@ void case_reduce_scatter(struct rank_test *t)
                 reduce_scatter_once(t, counts[k], reducible[y], (enum comm_operator)op);
 }
 
-static unsigned char byte_of(int rank, size_t i)
-{
-    return (unsigned char)(hash_mix((uint64_t)rank << 40 | i));
-}
+static unsigned char byte_of(int rank, size_t i) { return (unsigned char)(hash_mix((uint64_t)rank << 40 | i)); }
 
 static void all_gather_once(struct rank_test *t, size_t count, enum dtype type, bool in_place)
 {
@@ -127,8 +124,8 @@ static void all_gather_once(struct rank_test *t, size_t count, enum dtype type, 
     rank_check_ok(t, comm_all_gather(t->comm, "test", from, recv, count, type, NULL, &e));
     for (int q = 0; q < t->comm->size; q++)
         for (size_t i = 0; i < bytes; i++) wrong += recv[(size_t)q * bytes + i] != byte_of(q, i);
-    rank_check_at(t, wrong == 0, __FILE__, __LINE__, "all_gather of %zu %s: %zu bytes differ", count,
-                  dtype_name(type), wrong);
+    rank_check_at(t, wrong == 0, __FILE__, __LINE__, "all_gather of %zu %s: %zu bytes differ", count, dtype_name(type),
+                  wrong);
     free(send);
     free(recv);
 }
@@ -136,8 +133,7 @@ static void all_gather_once(struct rank_test *t, size_t count, enum dtype type, 
 void case_all_gather(struct rank_test *t)
 {
     for (int k = 0; k < N_COUNTS - 1; k++)
-        for (int type = 0; type < DTYPE_COUNT; type++)
-            all_gather_once(t, counts[k], (enum dtype)type, type & 1);
+        for (int type = 0; type < DTYPE_COUNT; type++) all_gather_once(t, counts[k], (enum dtype)type, type & 1);
 }
 
 void case_broadcast(struct rank_test *t)
@@ -151,8 +147,7 @@ void case_broadcast(struct rank_test *t)
             for (size_t i = 0; i < counts[k]; i++) data[i] = byte_of(t->comm->rank, i);
             rank_check_ok(t, comm_broadcast(t->comm, "test", data, counts[k], root, NULL, &e));
             for (size_t i = 0; i < counts[k]; i++) wrong += data[i] != byte_of(root, i);
-            rank_check_at(t, wrong == 0, __FILE__, __LINE__, "broadcast of %zu bytes: %zu differ", counts[k],
-                          wrong);
+            rank_check_at(t, wrong == 0, __FILE__, __LINE__, "broadcast of %zu bytes: %zu differ", counts[k], wrong);
             free(data);
         }
 }
@@ -198,8 +193,8 @@ void case_split(struct rank_test *t)
     rank_check(t, reversed->size == c->size && reversed->rank == c->size - 1 - c->rank);
     rank_check(t, alone->size == 1 && alone->rank == 0);
     rank_check(t, pair->size <= 2 && pair->rank == parity->rank % 2);
-    rank_check(t, pair->world_rank == c->world_rank && pair->local_size == c->local_size &&
-                      pair->n_hosts == c->n_hosts);
+    rank_check(t,
+               pair->world_rank == c->world_rank && pair->local_size == c->local_size && pair->n_hosts == c->n_hosts);
     for (int round = 0; round < 3; round++) {
         use_group(t, parity);
         use_group(t, reversed);
@@ -244,10 +239,8 @@ void case_not_a_number(struct rank_test *t)
             double y = t->comm->rank == where ? NAN : t->comm->rank;
 
             for (int i = 0; i < 33; i++) x[i] = t->comm->rank == where && i == 17 ? NAN : (float)i;
-            rank_check_ok(
-                t, comm_all_reduce(t->comm, "nan", x, 33, DTYPE_FLOAT32, (enum comm_operator)op, NULL, &e));
-            rank_check_ok(
-                t, comm_all_reduce(t->comm, "nan", &y, 1, DTYPE_FLOAT64, (enum comm_operator)op, NULL, &e));
+            rank_check_ok(t, comm_all_reduce(t->comm, "nan", x, 33, DTYPE_FLOAT32, (enum comm_operator)op, NULL, &e));
+            rank_check_ok(t, comm_all_reduce(t->comm, "nan", &y, 1, DTYPE_FLOAT64, (enum comm_operator)op, NULL, &e));
             for (int i = 0; i < 33; i++) rank_check(t, isnan(x[i]) == (i == 17));
             rank_check(t, isnan(y));
         }

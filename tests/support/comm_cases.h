@@ -14,9 +14,8 @@ void case_reduce_scatter(struct rank_test *t);
 void case_all_gather(struct rank_test *t); /* each type; also in place */
 void case_broadcast(struct rank_test *t);  /* each root */
 void case_mixed_sizes(
-    struct rank_test *t); /* small and large messages in turn: windows are never overwritten too early */
-void case_split(
-    struct rank_test *t); /* odd and even, reversed, nested, of one; traffic on several groups in turn */
+    struct rank_test *t);             /* small and large messages in turn: windows are never overwritten too early */
+void case_split(struct rank_test *t); /* odd and even, reversed, nested, of one; traffic on several groups in turn */
 void case_split_ranks(struct rank_test *t);
 void case_not_a_number(struct rank_test *t);  /* a NaN wins minima and maxima, on whichever rank it is */
 void case_bad_arguments(struct rank_test *t); /* refused on the spot; the communicator goes on working */

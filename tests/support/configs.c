@@ -10,8 +10,8 @@
 
 #include "tests/support/temp.h"
 
-static err_t load(struct config **c, const char *yaml, const char *const *arguments,
-                  struct config_problems *p, struct error *e)
+static err_t load(struct config **c, const char *yaml, const char *const *arguments, struct config_problems *p,
+                  struct error *e)
 {
     int argc = 0;
 
@@ -48,10 +48,7 @@ static void refused(const char *yaml, const char *const *arguments, int n, const
     config_problems_release(&problems);
 }
 
-struct config *config_of_text(const char *yaml)
-{
-    return good(yaml, NULL);
-}
+struct config *config_of_text(const char *yaml) { return good(yaml, NULL); }
 struct config *config_of_text_and(const char *yaml, const char *const *arguments)
 {
     const char *all[16] = {"--config"};
@@ -67,14 +64,8 @@ struct config *config_of_text_and(const char *yaml, const char *const *arguments
     temp_remove(&t);
     return c;
 }
-struct config *config_of_arguments(const char *const *arguments)
-{
-    return good(NULL, arguments);
-}
-void assert_text_refused(const char *yaml, int n, const char *const *texts)
-{
-    refused(yaml, NULL, n, texts);
-}
+struct config *config_of_arguments(const char *const *arguments) { return good(NULL, arguments); }
+void assert_text_refused(const char *yaml, int n, const char *const *texts) { refused(yaml, NULL, n, texts); }
 void assert_arguments_refused(const char *const *arguments, int n, const char *const *texts)
 {
     refused(NULL, arguments, n, texts);

@@ -30,8 +30,9 @@ void equivalence_describe(const struct equivalence_case *c, char *out, size_t si
 {
     static const char *const policies[] = {"default", "always", "never"};
 
-    snprintf(out, size, "dp_replicate %d x dp_shard %d, %d microbatches, reshard %s, %s%s%s", c->n_replicas, c->n_shards, c->n_microbatches,
-             policies[c->reshard], dtype_name(c->type), c->with_documents ? ", documents" : "", c->is_tied ? ", tied" : "");
+    snprintf(out, size, "dp_replicate %d x dp_shard %d, %d microbatches, reshard %s, %s%s%s", c->n_replicas,
+             c->n_shards, c->n_microbatches, policies[c->reshard], dtype_name(c->type),
+             c->with_documents ? ", documents" : "", c->is_tied ? ", tied" : "");
 }
 
 /* Sequence `sample` of the step: uneven numbers of labels, in some none at all. */
@@ -44,7 +45,8 @@ static void fill_row(struct rows *r, int row, int64_t sample)
         int at = row * EQUIVALENCE_LENGTH + t, start = t >= 1 + sample % 4 ? (int)(1 + sample % 4) : 0;
 
         r->tokens[at] = (int32_t)rng_below(key, 2 * element, VOCABULARY);
-        r->labels[at] = (sample * 7 + t) % 5 < sample % 5 ? LABEL_IGNORED : (int32_t)rng_below(key, 2 * element + 1, VOCABULARY);
+        r->labels[at] =
+            (sample * 7 + t) % 5 < sample % 5 ? LABEL_IGNORED : (int32_t)rng_below(key, 2 * element + 1, VOCABULARY);
         r->document_start[at] = start;
         r->positions[at] = t - start;
     }
@@ -61,7 +63,8 @@ static int64_t fill(struct rows *r, const struct equivalence_case *c, int64_t st
         valid += r->labels[i] != LABEL_IGNORED;
         if (!c->with_documents) r->positions[i] = i % EQUIVALENCE_LENGTH;
     }
-    r->view = (struct microbatch){rows, EQUIVALENCE_LENGTH, r->tokens, r->labels, r->positions, c->with_documents ? r->document_start : NULL};
+    r->view = (struct microbatch){rows,      EQUIVALENCE_LENGTH, r->tokens,
+                                  r->labels, r->positions,       c->with_documents ? r->document_start : NULL};
     return valid;
 }
 
@@ -78,14 +81,15 @@ static err_t collect(struct rig *rig, enum dtype type, bool gradients, double *o
         int64_t width = parameter_row_elements(p);
 
         for (int64_t j = 0; j < p->shard_rows * width; j++)
-            out[at + p->shard_first * width + j] = type == DTYPE_FLOAT64 ? ((const double *)rows)[j] : (double)((const float *)rows)[j];
+            out[at + p->shard_first * width + j] =
+                type == DTYPE_FLOAT64 ? ((const double *)rows)[j] : (double)((const float *)rows)[j];
         at += parameter_elements(p);
     }
     return comm_all_reduce(rig->mesh.axis[AXIS_DP_SHARD], "collect", out, (size_t)n, DTYPE_FLOAT64, COMM_SUM, NULL, e);
 }
 
-static err_t step(struct rig *rig, const struct equivalence_case *c, int index, struct rows *rows, struct equivalence_result *out,
-                  struct error *e)
+static err_t step(struct rig *rig, const struct equivalence_case *c, int index, struct rows *rows,
+                  struct equivalence_result *out, struct error *e)
 {
     struct microbatch views[MAX_MICROBATCHES];
     struct comm *batch = rig->mesh.batch;
@@ -108,7 +112,8 @@ static err_t step(struct rig *rig, const struct equivalence_case *c, int index, 
     return rc;
 }
 
-static err_t validate(struct rig *rig, const struct equivalence_case *c, struct rows *rows, struct equivalence_result *out, struct error *e)
+static err_t validate(struct rig *rig, const struct equivalence_case *c, struct rows *rows,
+                      struct equivalence_result *out, struct error *e)
 {
     double sum = 0, loss;
     int64_t valid = 0;
@@ -125,12 +130,22 @@ static err_t validate(struct rig *rig, const struct equivalence_case *c, struct 
     return rc;
 }
 
-err_t equivalence_run(const struct equivalence_case *c, struct comm *world, struct equivalence_result *out, struct error *e)
+err_t equivalence_run(const struct equivalence_case *c, struct comm *world, struct equivalence_result *out,
+                      struct error *e)
 {
-    struct rig_spec spec = {.model = rig_tiny_model(), .type = c->type, .kernels = "reference", .reshard = c->reshard,
-                            .mesh = {{[AXIS_PP] = 1, [AXIS_DP_REPLICATE] = c->n_replicas, [AXIS_DP_SHARD] = c->n_shards, [AXIS_CP] = 1,
+    struct rig_spec spec = {.model = rig_tiny_model(),
+                            .type = c->type,
+                            .kernels = "reference",
+                            .reshard = c->reshard,
+                            .mesh = {{[AXIS_PP] = 1,
+                                      [AXIS_DP_REPLICATE] = c->n_replicas,
+                                      [AXIS_DP_SHARD] = c->n_shards,
+                                      [AXIS_CP] = 1,
                                       [AXIS_TP] = 1}},
-                            .n_microbatches = c->n_microbatches, .length = EQUIVALENCE_LENGTH, .seed = 11, .weight_decay = 0.1};
+                            .n_microbatches = c->n_microbatches,
+                            .length = EQUIVALENCE_LENGTH,
+                            .seed = 11,
+                            .weight_decay = 0.1};
     struct rows *rows = mem_zalloc(MAX_MICROBATCHES, sizeof *rows);
     struct rig rig = {0};
     err_t rc;
@@ -192,7 +207,8 @@ static void near(const char *what, const char *which, int index, double got, dou
 }
 
 /* Each tensor by itself: the error of a small one must not hide behind a large one. */
-static void tensors_near(const char *what, const char *which, const double *got, const double *want, int64_t n, bool is_tied, double tolerance)
+static void tensors_near(const char *what, const char *which, const double *got, const double *want, int64_t n,
+                         bool is_tied, double tolerance)
 {
     struct device_options options = {.kind = "cpu", .local_size = 1, .threads = 1};
     struct model_spec spec = rig_tiny_model();
@@ -203,7 +219,8 @@ static void tensors_near(const char *what, const char *which, const double *got,
     int64_t at = 0;
 
     spec.is_tied = is_tied;
-    if (device_open(&device, &options, &e) || model_create(&model, &spec, device, DTYPE_FLOAT64, EQUIVALENCE_LENGTH, &e))
+    if (device_open(&device, &options, &e) ||
+        model_create(&model, &spec, device, DTYPE_FLOAT64, EQUIVALENCE_LENGTH, &e))
         fail_msg("%s", e.message);
     for (int i = 0; i < model->parameters.n; i++) {
         int64_t elements = parameter_elements(model->parameters.items[i]);
@@ -217,7 +234,8 @@ static void tensors_near(const char *what, const char *which, const double *got,
     device_close(device);
 }
 
-void equivalence_assert_close(const char *what, enum dtype type, const struct equivalence_result *got, const struct equivalence_result *want)
+void equivalence_assert_close(const char *what, enum dtype type, const struct equivalence_result *got,
+                              const struct equivalence_result *want)
 {
     double tolerance = type == DTYPE_FLOAT64 ? 1e-9 : 1e-5;
 
@@ -227,11 +245,14 @@ void equivalence_assert_close(const char *what, enum dtype type, const struct eq
         near(what, "loss", i, got->loss[i], want->loss[i], tolerance);
         near(what, "gradient norm", i, got->norm[i], want->norm[i], tolerance * (i ? 10 : 1));
     }
-    tensors_near(what, "parameter", got->parameters, want->parameters, got->n, got->is_tied, type == DTYPE_FLOAT64 ? 1e-9 : 1e-4);
-    near(what, "validation loss after", EQUIVALENCE_STEPS - 1, got->validation_loss, want->validation_loss, tolerance * 10);
+    tensors_near(what, "parameter", got->parameters, want->parameters, got->n, got->is_tied,
+                 type == DTYPE_FLOAT64 ? 1e-9 : 1e-4);
+    near(what, "validation loss after", EQUIVALENCE_STEPS - 1, got->validation_loss, want->validation_loss,
+         tolerance * 10);
 }
 
-void equivalence_assert_bits(const char *what, const struct equivalence_result *got, const struct equivalence_result *want)
+void equivalence_assert_bits(const char *what, const struct equivalence_result *got,
+                             const struct equivalence_result *want)
 {
     char name[256];
 

@@ -2,8 +2,9 @@
 /*
  * The backbone: one tiny training, computed on any mesh, gives what one rank gives.
  *
- * Every case trains the same tiny Llama for STEPS steps on the same EQUIVALENCE_SEQUENCES sequences a step, divided over data ranks and
- * microbatches by the loader's rule; labels are missing unevenly, so that a normalisation by local counts would show.
+ * Every case trains the same tiny Llama for STEPS steps on the same EQUIVALENCE_SEQUENCES sequences a step, divided
+ * over data ranks and microbatches by the loader's rule; labels are missing unevenly, so that a normalisation by local
+ * counts would show.
  */
 #ifndef SUPPORT_EQUIVALENCE_H
 #define SUPPORT_EQUIVALENCE_H
@@ -24,24 +25,29 @@ struct equivalence_case {
 
 struct equivalence_result {
     double loss[EQUIVALENCE_STEPS], norm[EQUIVALENCE_STEPS]; /* mean over valid labels; before clipping */
-    double validation_loss;         /* after the steps */
-    int64_t n;                      /* elements of all parameters */
-    bool is_tied;                   /* as the case said */
+    double validation_loss;                                  /* after the steps */
+    int64_t n;                                               /* elements of all parameters */
+    bool is_tied;                                            /* as the case said */
     double *gradients, *parameters; /* [n], of the first step; after all steps. Exact copies, also of float32 */
 };
 
 void equivalence_describe(const struct equivalence_case *c, char *out, size_t size);
 
-/* Collective over a world of n_replicas * n_shards ranks; every rank gets the result. Release it also after a failure. */
-err_t equivalence_run(const struct equivalence_case *c, struct comm *world, struct equivalence_result *out, struct error *e) MUST_CHECK;
+/* Collective over a world of n_replicas * n_shards ranks; every rank gets the result. Release it also after a failure.
+ */
+err_t equivalence_run(const struct equivalence_case *c, struct comm *world, struct equivalence_result *out,
+                      struct error *e) MUST_CHECK;
 void equivalence_release(struct equivalence_result *r);
 
 /* Ranks as threads; fails the running cmocka test when it cannot be run. */
 void equivalence_run_threads(const struct equivalence_case *c, struct equivalence_result *out);
 
-/* float64: everything to 1e-9 relative (each gradient tensor by L2). float32: losses, norms and gradients to 1e-5, parameters by L2 to
- * 1e-4 (AdamW turns rounding in tiny gradients into whole updates). Fails the running test with what differs. */
-void equivalence_assert_close(const char *what, enum dtype type, const struct equivalence_result *got, const struct equivalence_result *want);
-void equivalence_assert_bits(const char *what, const struct equivalence_result *got, const struct equivalence_result *want);
+/* float64: everything to 1e-9 relative (each gradient tensor by L2). float32: losses, norms and gradients to 1e-5,
+ * parameters by L2 to 1e-4 (AdamW turns rounding in tiny gradients into whole updates). Fails the running test with
+ * what differs. */
+void equivalence_assert_close(const char *what, enum dtype type, const struct equivalence_result *got,
+                              const struct equivalence_result *want);
+void equivalence_assert_bits(const char *what, const struct equivalence_result *got,
+                             const struct equivalence_result *want);
 
 #endif

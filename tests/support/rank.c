@@ -56,8 +56,7 @@ void ranks_as_threads(int size, double timeout_s, rank_body body, void *arg)
     if (comm_local_create(size, &options, comms, &e)) fail_msg("%s", e.message);
     for (int i = 0; i < size; i++) {
         threads[i] = (struct rank_thread){.test = {.comm = comms[i], .arg = arg}, .body = body};
-        if (pthread_create(&threads[i].thread, NULL, run_thread, &threads[i]))
-            fail_msg("cannot start thread %d", i);
+        if (pthread_create(&threads[i].thread, NULL, run_thread, &threads[i])) fail_msg("cannot start thread %d", i);
     }
     for (int i = 0; i < size; i++) {
         pthread_join(threads[i].thread, NULL);

@@ -19,10 +19,8 @@ struct rank_test {
 
 #define rank_check(t, condition) rank_check_at((t), (condition), __FILE__, __LINE__, "%s", #condition)
 /* call: an expression that returns err_t and fills a struct error e that is in scope. */
-#define rank_check_ok(t, call)                                                                               \
-    rank_check_at((t), (call) == ERR_NONE, __FILE__, __LINE__, "%s: %s", #call, e.message)
-bool rank_check_at(struct rank_test *t, bool ok, const char *file, int line, const char *format, ...)
-    PRINTF_LIKE(5, 6);
+#define rank_check_ok(t, call) rank_check_at((t), (call) == ERR_NONE, __FILE__, __LINE__, "%s: %s", #call, e.message)
+bool rank_check_at(struct rank_test *t, bool ok, const char *file, int line, const char *format, ...) PRINTF_LIKE(5, 6);
 
 typedef void (*rank_body)(struct rank_test *t);
 

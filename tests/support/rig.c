@@ -7,17 +7,33 @@
 
 struct model_spec rig_tiny_model(void)
 {
-    return (struct model_spec){.family = "llama3", .flavor = "tiny", .dim = 12, .n_layers = 2, .n_heads = 3, .n_kv_heads = 1, .head_dim = 4,
-                               .ffn_dim = 10, .vocab_size = 19, .norm_eps = 1e-5, .rope_theta = 10000, .max_seq_len = 64};
+    return (struct model_spec){.family = "llama3",
+                               .flavor = "tiny",
+                               .dim = 12,
+                               .n_layers = 2,
+                               .n_heads = 3,
+                               .n_kv_heads = 1,
+                               .head_dim = 4,
+                               .ffn_dim = 10,
+                               .vocab_size = 19,
+                               .norm_eps = 1e-5,
+                               .rope_theta = 10000,
+                               .max_seq_len = 64};
 }
 
 err_t rig_open(struct rig *r, const struct rig_spec *spec, struct comm *world, struct error *e)
 {
     struct device_options device = {.kind = "cpu", .local_size = 1, .threads = spec->threads ? spec->threads : 1};
-    struct executor_spec executor = {.mesh = &r->mesh, .type = spec->type, .reshard = spec->reshard, .n_microbatches = spec->n_microbatches,
-                                     .sequences = spec->sequences, .length = spec->length, .validation_sequences = spec->sequences,
+    struct executor_spec executor = {.mesh = &r->mesh,
+                                     .type = spec->type,
+                                     .reshard = spec->reshard,
+                                     .n_microbatches = spec->n_microbatches,
+                                     .sequences = spec->sequences,
+                                     .length = spec->length,
+                                     .validation_sequences = spec->sequences,
                                      .validation_length = spec->length};
-    struct optim_spec optim = {.type = spec->type, .beta1 = 0.9, .beta2 = 0.95, .eps = 1e-8, .weight_decay = spec->weight_decay};
+    struct optim_spec optim = {
+        .type = spec->type, .beta1 = 0.9, .beta2 = 0.95, .eps = 1e-8, .weight_decay = spec->weight_decay};
     struct optim_tensor *tensors = NULL;
     err_t rc;
 
@@ -39,7 +55,9 @@ err_t rig_open(struct rig *r, const struct rig_spec *spec, struct comm *world, s
     for (int i = 0; i < r->model->parameters.n; i++) {
         const struct parameter *p = r->model->parameters.items[i];
 
-        tensors[i] = (struct optim_tensor){.name = p->name, .n = p->shard_rows * parameter_row_elements(p), .value = p->shard,
+        tensors[i] = (struct optim_tensor){.name = p->name,
+                                           .n = p->shard_rows * parameter_row_elements(p),
+                                           .value = p->shard,
                                            .gradient = p->shard_gradient};
     }
     return optimizer_open(&r->optimizer, &optim, tensors, r->model->parameters.n, e);

@@ -9,14 +9,14 @@
 struct rig_spec {
     struct model_spec model;
     enum dtype type;
-    const char *kernels;          /* "reference", "auto" */
+    const char *kernels; /* "reference", "auto" */
     struct mesh_shape mesh;
     enum reshard_policy reshard;
     int n_microbatches, threads;
-    int64_t sequences, length;    /* of a microbatch */
+    int64_t sequences, length; /* of a microbatch */
     uint64_t seed;
     double weight_decay;
-    long fail_block;              /* the n-th block asked of the device, counted from 1, is refused; 0 = none */
+    long fail_block; /* the n-th block asked of the device, counted from 1, is refused; 0 = none */
 };
 
 struct rig {

@@ -49,4 +49,7 @@ const char *temp_write(struct temp *t, const char *name, const void *bytes, size
     return t->path;
 }
 
-const char *temp_write_text(struct temp *t, const char *name, const char *text) { return temp_write(t, name, text, strlen(text)); }
+const char *temp_write_text(struct temp *t, const char *name, const char *text)
+{
+    return temp_write(t, name, text, strlen(text));
+}

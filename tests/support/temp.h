@@ -12,10 +12,11 @@ struct temp {
     char path[TEMP_PATH_BYTES + 128]; /* the last temp_path() */
 };
 
-void temp_make(struct temp *t);                        /* under ${TMPDIR:-/tmp} */
-void temp_remove(struct temp *t);                      /* with everything in it */
+void temp_make(struct temp *t);                          /* under ${TMPDIR:-/tmp} */
+void temp_remove(struct temp *t);                        /* with everything in it */
 const char *temp_path(struct temp *t, const char *name); /* <folder>/<name>; valid until the next call */
-const char *temp_write(struct temp *t, const char *name, const void *bytes, size_t n); /* makes the folders on the way; returns the path */
+const char *temp_write(struct temp *t, const char *name, const void *bytes,
+                       size_t n); /* makes the folders on the way; returns the path */
 const char *temp_write_text(struct temp *t, const char *name, const char *text);
 
 #endif

@@ -30,8 +30,7 @@ struct tfevents_read {
 };
 
 uint32_t tfevents_reader_masked_crc(const uint8_t *bytes, size_t n);
-void tfevents_read_bytes(struct tfevents_read *out, const uint8_t *bytes,
-                         size_t n); /* adds to a zeroed out */
+void tfevents_read_bytes(struct tfevents_read *out, const uint8_t *bytes, size_t n); /* adds to a zeroed out */
 void tfevents_read_file(struct tfevents_read *out, const char *path);
 
 #endif

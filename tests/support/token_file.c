@@ -9,7 +9,8 @@
 
 #include "base/mem.h"
 
-struct token_cache *token_file(struct temp *t, const char *name, const int64_t *lengths, int64_t n_documents, int64_t vocab_size)
+struct token_cache *token_file(struct temp *t, const char *name, const int64_t *lengths, int64_t n_documents,
+                               int64_t vocab_size)
 {
     struct token_cache_header h = {.key = 1};
     struct token_cache_writer *w;
@@ -23,8 +24,8 @@ struct token_cache *token_file(struct temp *t, const char *name, const int64_t *
     assert_non_null(ids);
     for (int64_t i = 0; i < n; i++) ids[i] = (int32_t)(1 + i % (vocab_size - 1));
     temp_path(t, name);
-    if (token_cache_writer_open(&w, t->path, vocab_size, &e) || token_cache_writer_add(w, ids, lengths, n_documents, &e) ||
-        token_cache_writer_finish(w, &h, &e))
+    if (token_cache_writer_open(&w, t->path, vocab_size, &e) ||
+        token_cache_writer_add(w, ids, lengths, n_documents, &e) || token_cache_writer_finish(w, &h, &e))
         fail_msg("%s", e.message);
     token_cache_writer_close(w);
     mem_free(ids);

@@ -17,8 +17,7 @@
 
 static struct parameter matrix(const char *name, int64_t rows, int64_t columns)
 {
-    struct parameter p = {
-        .n_dims = 2, .dim = {rows, columns}, .init = INIT_NORMAL, .init_std = 0.02, .init_cut = 2.0};
+    struct parameter p = {.n_dims = 2, .dim = {rows, columns}, .init = INIT_NORMAL, .init_std = 0.02, .init_cut = 2.0};
 
     snprintf(p.name, sizeof p.name, "%s", name);
     return p;
@@ -56,8 +55,7 @@ static void test_every_division(void **state)
                 parameter_shard(&p, i, n);
                 assert_int_equal(p.shard_first, next);
                 assert_true(p.shard_rows >= 0 && p.shard_rows <= chunk);
-                if (p.shard_rows < chunk)
-                    assert_int_equal(p.shard_first + p.shard_rows, rows); /* only at the end */
+                if (p.shard_rows < chunk) assert_int_equal(p.shard_first + p.shard_rows, rows); /* only at the end */
                 next += p.shard_rows;
             }
             assert_int_equal(next, rows);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* A rank of a training that fails, walks away or stays away in the middle of a step: the other, a thread beside it, ends with a message
- * that names it, within comm.train_timeout_seconds. */
+/* A rank of a training that fails, walks away or stays away in the middle of a step: the other, a thread beside it,
+ * ends with a message that names it, within comm.train_timeout_seconds. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -21,7 +21,7 @@ enum { RANKS = 2 };
 struct plan {
     const struct config *cfg;
     struct comm_fault fault;
-    int after;                   /* how many collectives of the training are well */
+    int after; /* how many collectives of the training are well */
     err_t rc[RANKS];
     struct error e[RANKS];
 };
@@ -77,9 +77,10 @@ static void test_failures(void **state)
     (void)state;
     temp_make(&folder);
     snprintf(dump, sizeof dump, "job.dump_folder=%s/dump", folder.folder);
-    cfg = config_of_arguments(TEXTS("training.dataset=synthetic", "training.seq_len=16", "training.local_batch_size=1", "training.steps=50",
-                                    "model.dim=32", "model.n_layers=2", "model.n_heads=2", "model.ffn_dim=64", "model.vocab_size=300",
-                                    "training.tokenizer=byte", "device.threads=1", "comm.train_timeout_seconds=1", dump));
+    cfg = config_of_arguments(TEXTS("training.dataset=synthetic", "training.seq_len=16", "training.local_batch_size=1",
+                                    "training.steps=50", "model.dim=32", "model.n_layers=2", "model.n_heads=2",
+                                    "model.ffn_dim=64", "model.vocab_size=300", "training.tokenizer=byte",
+                                    "device.threads=1", "comm.train_timeout_seconds=1", dump));
     config_resolve(cfg, RANKS, &problems);
     if (problems.n) fail_msg("%s", str_text(&problems.text));
     for (int i = 0; i < 3; i++)

@@ -127,8 +127,7 @@ static void test_resume_is_the_same_run(void **state)
     assert_string_equal(w->r.info.id, id);
     assert_int_equal(w->r.info.n_segments, 2);
     assert_int_equal(w->r.info.segments[1].first_step, 101);
-    assert_string_equal(w->r.info.segments[1].tb_folder,
-                        "tb/20260131-1200"); /* the curve goes on where it was */
+    assert_string_equal(w->r.info.segments[1].tb_folder, "tb/20260131-1200"); /* the curve goes on where it was */
     assert_int_equal(w->r.info.segments[0].world, 4);
     assert_int_equal(w->r.info.segments[1].world, 2);
     assert_true(io_exists(temp_path(&w->t, "run.jsonl")));
@@ -364,8 +363,8 @@ static void test_refused_records(void **state)
         {"[]", "not a record"},
         {"{\"ctitan_run\":2}", "version 2"},
         {"{\"ctitan_run\":1,\"id\":\"abcd1234\"}", "model"},
-#define RECORD(id, status, step, segments)                                                                   \
-    "{\"ctitan_run\":1,\"id\":\"" id "\",\"model\":\"m\",\"status\":\"" status                               \
+#define RECORD(id, status, step, segments)                                                                             \
+    "{\"ctitan_run\":1,\"id\":\"" id "\",\"model\":\"m\",\"status\":\"" status                                         \
     "\",\"reason\":\"\",\"last_step\":" #step ",\"segments\":" segments "}"
         {RECORD("abcd123", "failed", 1, "[]"), "abcd123"},
         {RECORD("abcd123/", "failed", 1, "[]"), "abcd123/"},
@@ -381,8 +380,7 @@ static void test_refused_records(void **state)
 
     (void)state;
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-        assert_int_equal(run_parse(&info, &a, cases[i].text, strlen(cases[i].text), "run.json", &e),
-                         ERR_FORMAT);
+        assert_int_equal(run_parse(&info, &a, cases[i].text, strlen(cases[i].text), "run.json", &e), ERR_FORMAT);
         if (!strstr(e.message, cases[i].says)) fail_msg("case %d: the message is '%s'", (int)i, e.message);
     }
     assert_int_equal(run_parse(&info, &a, good, sizeof good - 1, "run.json", &e), ERR_NONE);

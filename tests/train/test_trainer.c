@@ -27,19 +27,18 @@ static struct config *config_for(const char *folder, int n_ranks)
     struct config *c;
     char yaml[4096];
 
-    snprintf(
-        yaml, sizeof yaml,
-        "job: {dump_folder: %s}\n"
-        "model: {dim: 8, n_layers: 1, n_heads: 2, n_kv_heads: 1, ffn_dim: 8, vocab_size: 258}\n"
-        "training: {steps: 2, seq_len: 8, local_batch_size: 1, global_batch_size: 2, dataset: [%s/text], "
-        "tokenizer: byte,\n"
-        "    tokenizer_vocab_size: 257, cache_folder: %s/cache}\n"
-        "validation: {enable: true, dataset: [%s/text], seq_len: 8, local_batch_size: 1, steps: 1, freq: 1}\n"
-        "optimizer: {param_groups: ['norm: weight_decay=0']}\n"
-        "checkpoint: {enable: true, interval: 1, keep_latest_k: 1}\n"
-        "metrics: {log_freq: 1, enable_tensorboard: true, tags: [a=b]}\n"
-        "device: {threads: 1}\n",
-        folder, folder, folder, folder);
+    snprintf(yaml, sizeof yaml,
+             "job: {dump_folder: %s}\n"
+             "model: {dim: 8, n_layers: 1, n_heads: 2, n_kv_heads: 1, ffn_dim: 8, vocab_size: 258}\n"
+             "training: {steps: 2, seq_len: 8, local_batch_size: 1, global_batch_size: 2, dataset: [%s/text], "
+             "tokenizer: byte,\n"
+             "    tokenizer_vocab_size: 257, cache_folder: %s/cache}\n"
+             "validation: {enable: true, dataset: [%s/text], seq_len: 8, local_batch_size: 1, steps: 1, freq: 1}\n"
+             "optimizer: {param_groups: ['norm: weight_decay=0']}\n"
+             "checkpoint: {enable: true, interval: 1, keep_latest_k: 1}\n"
+             "metrics: {log_freq: 1, enable_tensorboard: true, tags: [a=b]}\n"
+             "device: {threads: 1}\n",
+             folder, folder, folder, folder);
     c = config_of_text(yaml);
     config_resolve(c, n_ranks, &problems);
     if (problems.n) fail_msg("%s", str_text(&problems.text));
@@ -58,8 +57,7 @@ static void open_scene(struct scene *s, int n_ranks)
 {
     memset(s, 0, sizeof *s);
     temp_make(&s->t);
-    temp_write_text(&s->t, "text",
-                    "some text for a run that is told again and again that there is no memory");
+    temp_write_text(&s->t, "text", "some text for a run that is told again and again that there is no memory");
     s->c = config_for(s->t.folder, n_ranks);
 }
 
@@ -95,16 +93,15 @@ static bool live_without(struct scene *s, long n, int n_ranks)
     bool has_fired;
     err_t rc;
 
-    if (n % 2 && (io_remove_tree(temp_path(&s->t, "checkpoint"), &e) ||
-                  io_remove_tree(temp_path(&s->t, "run.json"), &e)))
+    if (n % 2 &&
+        (io_remove_tree(temp_path(&s->t, "checkpoint"), &e) || io_remove_tree(temp_path(&s->t, "run.json"), &e)))
         fail_msg("%s", e.message);
     if (n % 4 == 1 && io_remove_tree(temp_path(&s->t, "cache"), &e)) fail_msg("%s", e.message);
     mem_fault_arm(n);
     rc = world_try(n_ranks, live, s, &e);
     has_fired = mem_fault_fired();
     mem_fault_arm(-1);
-    if (rc && !strstr(e.message, "memory"))
-        fail_msg("allocation %ld: error %s: %s", n, error_code_name(rc), e.message);
+    if (rc && !strstr(e.message, "memory")) fail_msg("allocation %ld: error %s: %s", n, error_code_name(rc), e.message);
     if (rc && !has_fired) fail_msg("%s", e.message);
     s->n_failed += rc != ERR_NONE;
     s->n_finished += rc == ERR_NONE;
