@@ -4,7 +4,7 @@
 
 The mistakes stand in mutations.txt, never in the code. The copy keeps the built objects, so each mistake costs one file and one link.
 """
-import os, pathlib, shutil, subprocess, sys, tempfile
+import os, pathlib, re, shutil, subprocess, sys, tempfile
 
 top = pathlib.Path.cwd()
 build = os.environ.get("BUILD", "build/release")
@@ -26,10 +26,11 @@ def main():
         for name, file, old, new, test in rows:
             path = copy / file
             text = path.read_text()
-            if text.count(old) != 1:
-                survivors.append(f"{name}: {file} holds its text {text.count(old)} times, not once: mutations.txt is stale")
+            found = list(re.finditer(r"\s+".join(map(re.escape, old.split())), text))  # however the lines are broken
+            if len(found) != 1:
+                survivors.append(f"{name}: {file} holds its text {len(found)} times, not once: mutations.txt is stale")
                 continue
-            path.write_text(text.replace(old, new))
+            path.write_text(text[:found[0].start()] + new + text[found[0].end():])
             program = f"{build}/{test}"
             made = run(["make", "-s", "-j2", program], copy, 200)
             if made.returncode:
