@@ -270,6 +270,7 @@ static err_t learn_tokenizer(struct preparation *p, struct tokenizer **out, char
     rc = lock_file(p, lock_path, &fd, e);
     if (!rc && tokenizer_open(out, *path, &ignored)) { /* not there, or damaged: made (again) */
         rc = token_build_tokenizer(out, p->source, &spec, p->report, p->report_arg, e);
+        if (rc == ERR_RANGE) rc = error_prefix(e, ERR_CONFIG, "training.tokenizer_vocab_size=%d", spec.vocab_size);
         if (!rc) rc = tokenizer_save(*out, *path, e);
         p->out->made_tokenizer = !rc;
     }

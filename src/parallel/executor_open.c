@@ -85,11 +85,14 @@ static err_t open_group(struct executor *x, int index, struct error *e)
                                     .shard_comm = x->spec.mesh->axis[AXIS_DP_SHARD],
                                     .replicate_comm = x->spec.mesh->axis[AXIS_DP_REPLICATE],
                                     .comm_stream = x->comm};
-    struct parameter **members = mem_zalloc((size_t)m->parameters.n, sizeof *members);
+    struct parameter **members;
     const char *name = "";
     int n = 0;
 
+    for (int i = 0; i < m->parameters.n; i++) n += m->group_of[i] == index;
+    members = mem_zalloc((size_t)n, sizeof *members);
     if (!members) return FAIL(e, ERR_MEMORY, "out of memory for the parameters");
+    n = 0;
     for (int i = 0; i < m->parameters.n; i++)
         if (m->group_of[i] == index) members[n++] = m->parameters.items[i];
     for (int u = m->n_units - 1; u >= 0; u--)

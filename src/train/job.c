@@ -92,6 +92,15 @@ static void tell(struct log *log, const struct rank *r, err_t rc, const struct e
     log_release(&own);
 }
 
+/* The last line of a run that ended well, below the rows of its last step. */
+static void tell_end(const struct trainer *t, err_t rc, const struct error *e)
+{
+    if (rc)
+        log_info(t->spec.log, "%s", e->message);
+    else if (!t->cfg->checkpoint.create_seed_checkpoint)
+        log_info(t->spec.log, "done: step %lld of %lld", (long long)t->step, (long long)t->cfg->training.steps);
+}
+
 static void record(struct trainer *t, err_t rc, const struct error *e)
 {
     enum run_status status = rc == ERR_NONE ? RUN_FINISHED : is_orderly(rc) ? RUN_STOPPED : RUN_FAILED;
@@ -132,12 +141,13 @@ static void *rank_main(void *arg)
     is_open = !rc;
     if (!rc) rc = train_run(t, &e);
     r->has_failed = !is_orderly(rc) || !is_open;
-    if (rc) tell(log, r, rc, &e, terminal_fd);
+    if (r->has_failed) tell(log, r, rc, &e, terminal_fd);
     if (r->has_failed) comm_abort(r->world, e.message);
     if (t) {
         struct error late = {0};
 
         r->has_left_sinks = !trainer_close_sinks(t); /* every rank has delivered before any rank leaves */
+        if (!r->has_failed) tell_end(t, rc, &e);
         if (r->world->rank == 0) record(t, rc, &e);
         if (!r->has_failed && comm_barrier(r->world, "leave together", &late))
             tell(log, r, ERR_PEER, &late, terminal_fd);

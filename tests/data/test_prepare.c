@@ -428,6 +428,11 @@ static void test_failures(void **state)
     s.spec.tokenizer = DATA_TOKENIZER_AUTO;
     assert_int_equal(data_prepare(&s.spec, s.pool, NULL, NULL, &p, &e), ERR_CONFIG);
     assert_non_null(strstr(e.message, "1 empty, 1 only white space"));
+    temp_write_text(&s.t, "data/a.txt", "too short for that vocabulary");
+    s.spec.tokenizer_vocab_size = 2048;
+    assert_int_equal(data_prepare(&s.spec, s.pool, NULL, NULL, &p, &e), ERR_CONFIG);
+    assert_non_null(strstr(e.message, "training.tokenizer_vocab_size=2048"));
+    temp_write_text(&s.t, "data/a.txt", " \n");
     s.spec.tokenizer = "byte";
     temp_write_text(&s.t, "data/bad.jsonl", "{\"text\":\"ok\"}\n{\"text\":}\n");
     assert_int_equal(data_prepare(&s.spec, s.pool, NULL, NULL, &p, &e), ERR_FORMAT);
