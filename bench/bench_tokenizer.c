@@ -2,10 +2,12 @@
 /*
  * Times the tokenizer on one thread: one JSON line with the best of several runs. The text is read as one document.
  *
- * usage: bench_tokenizer [[--repeat N] TOKENIZER FILE]      without arguments: on the tests' vocabulary of 702 tokens
- * and its text load_ms: opening the tokenizer; encode_first_MB_s: the first pass of a fresh scratch (an empty cache of
- * pieces), encode_MB_s: a later pass; MB are 10^6 bytes of text. bench/peers/tokenizers_peer.py measures the
- * `tokenizers` package the same way.
+ * usage: bench_tokenizer [[--repeat N] TOKENIZER FILE]
+ * Without arguments: on the tests' vocabulary of 702 tokens and its text.
+ *
+ * load_ms: opening the tokenizer; encode_first_MB_s: the first pass of a fresh scratch (an empty cache of pieces),
+ * encode_MB_s: a later pass; MB are 10^6 bytes of text. bench/peers/tokenizers_peer.py measures the `tokenizers`
+ * package the same way.
  */
 #include <stdio.h>
 #include <stdlib.h>

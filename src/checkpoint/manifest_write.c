@@ -11,9 +11,9 @@
 #include "base/io.h"
 #include "base/json.h"
 
-/* The last key. Everything before its opening quote is covered by its value. */
 enum { MANIFEST_MAX_BYTES = 1 << 30 };
 
+/* The last key. Everything before its opening quote is covered by its value. */
 #define CHECKSUM_KEY "\"manifest_crc32c\":"
 
 /* A line break between two members; base/json.h adds no comma after one. */

@@ -3,7 +3,9 @@
  * The learning rate over the steps: linear warm-up, constant, decay (WSD; torchtitan's formula).
  *
  * With T = total steps, W = warm-up, D = decay steps, S = T + 1 - W - D and the step s counted from 0, the factor on
- * the peak rate is (s + 1) / W                          for s < W 1                                    for s < W + S
+ * the peak rate is
+ *   (s + 1) / W                          for s < W
+ *   1                                    for s < W + S
  *   min + (1 - min) f(p)                 after it, p = (s + 1 - W - S) / D,
  *   f(p) = 1 - p | 1 - sqrt(p) | (1 + cos(pi p)) / 2.
  * The one virtual step keeps the rate of the last real step above its end point.

@@ -63,11 +63,14 @@ struct fsdp_facts {
 
 /*
  * Inserts the communication of fully sharded data parallelism (Rajbhandari et al. 2020, stage 3; FSDP2's rules) into
- * compute actions: gather   before the first use of a group, one unit ahead of it; free     after forward, by policy
- * (default: all but the last unit's group, whose backward follows at once; always; never), and after the backward pass
- * of a microbatch; under no policy when the group would be gathered again before anything else runs; reduce   after the
- * last weight gradient of a group in each microbatch; replicate after the last reduce of the step. With one shard there
- * is nothing to gather, free or reduce; with one replica nothing to replicate.
+ * compute actions:
+ *   gather     before the first use of a group, one unit ahead of it;
+ *   free       after forward, by policy (default: all but the last unit's group, whose backward follows at once;
+ *              always; never), and after the backward pass of a microbatch; under no policy when the group would be
+ *              gathered again before anything else runs;
+ *   reduce     after the last weight gradient of a group in each microbatch;
+ *   replicate  after the last reduce of the step.
+ * With one shard there is nothing to gather, free or reduce; with one replica nothing to replicate.
  */
 err_t fsdp_pass(struct action_list *out, const struct action_list *compute, const struct fsdp_facts *facts,
                 struct error *e) MUST_CHECK;
