@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /* An entry of optimizer.param_groups: a pattern, a colon, and what is different for the parameters it
  * matches. */
-#include <regex.h>
 #include <string.h>
 
+#include "base/pattern.h"
 #include "config/table.h"
 
 /* "weight_decay=0" */
@@ -50,17 +50,11 @@ static bool read_settings(struct config_param_group *out, char *words, struct st
 
 static bool check_pattern(const struct config_param_group *group, struct str *why)
 {
-    char *pattern = mem_zalloc(1, (size_t)group->pattern_length + 1), reason[128];
+    struct error e = {0};
     regex_t regex;
-    int status;
 
-    if (!pattern) return str_add(why, "out of memory"), false;
-    memcpy(pattern, group->pattern, (size_t)group->pattern_length);
-    status = regcomp(&regex, pattern, REG_EXTENDED | REG_NOSUB);
-    mem_free(pattern);
-    if (!status) return regfree(&regex), true;
-    regerror(status, &regex, reason, sizeof reason);
-    str_addf(why, "not a regular expression: %s", reason);
+    if (!pattern_compile(&regex, group->pattern, group->pattern_length, &e)) return regfree(&regex), true;
+    str_add(why, e.message);
     return false;
 }
 

@@ -3,8 +3,9 @@
 #include "optim/optimizer.h"
 
 #include <math.h>
-#include <regex.h>
 #include <string.h>
+
+#include "base/pattern.h"
 
 enum { MOMENT_ALIGN_BYTES = 64 };
 
@@ -18,19 +19,11 @@ static size_t moment_bytes(const struct optimizer *o, int i)
 /* Gives the group's settings to every tensor that no earlier group has taken. */
 static err_t apply_group(struct optimizer *o, const struct optim_group *g, bool *is_taken, struct error *e)
 {
-    char *pattern = mem_zalloc(1, (size_t)g->pattern_length + 1), reason[128];
     regex_t regex;
-    int status, n_matches = 0;
+    int n_matches = 0;
+    err_t rc = pattern_compile(&regex, g->pattern, g->pattern_length, e);
 
-    if (!pattern) return FAIL(e, ERR_MEMORY, "out of memory for optimizer.param_groups");
-    memcpy(pattern, g->pattern, (size_t)g->pattern_length);
-    status = regcomp(&regex, pattern, REG_EXTENDED | REG_NOSUB);
-    if (status) {
-        regerror(status, &regex, reason, sizeof reason);
-        FAIL(e, ERR_CONFIG, "optimizer.param_groups: \"%s\" is not a regular expression: %s", pattern, reason);
-        mem_free(pattern);
-        return ERR_CONFIG;
-    }
+    if (rc) return error_prefix(e, rc, "optimizer.param_groups");
     for (int i = 0; i < o->n; i++) {
         struct optim_tensor *t = &o->tensors[i];
 
@@ -42,11 +35,9 @@ static err_t apply_group(struct optimizer *o, const struct optim_group *g, bool 
         if (!isnan(g->lr_factor)) t->lr_factor = g->lr_factor;
     }
     regfree(&regex);
-    if (!n_matches)
-        FAIL(e, ERR_CONFIG, "optimizer.param_groups: \"%s\" matches no parameter; names look like %s", pattern,
-             o->n ? o->tensors[o->n / 2].name : "layers.0.attention.wq.weight");
-    mem_free(pattern);
-    return n_matches ? ERR_NONE : ERR_CONFIG;
+    if (n_matches) return ERR_NONE;
+    return FAIL(e, ERR_CONFIG, "optimizer.param_groups: \"%.*s\" matches no parameter; names look like %s",
+                g->pattern_length, g->pattern, o->n ? o->tensors[o->n / 2].name : "layers.0.attention.wq.weight");
 }
 
 static err_t assign_groups(struct optimizer *o, struct error *e)
