@@ -32,6 +32,7 @@ err_t error_prefix(struct error *e, err_t code, const char *format, ...)
     va_start(args, format);
     n = vsnprintf(e->message, sizeof e->message, format, args);
     va_end(args);
+    e->code = code;
     if (n >= 0 && (size_t)n < sizeof e->message) snprintf(e->message + n, sizeof e->message - (size_t)n, ": %s", tail);
     return code;
 }

@@ -53,8 +53,8 @@ struct error {
 #define FAIL(e, code, ...) error_fill((e), (code), __FILE__, __LINE__, __VA_ARGS__)
 err_t error_fill(struct error *e, err_t code, const char *file, int line, const char *format, ...) PRINTF_LIKE(5, 6);
 
-/* Puts "<text>: " before the message already in e (may be NULL) and returns code, the one of the failure. For adding
- * context on the way up: `return error_prefix(e, rc, "step %d", step)`. */
+/* Puts "<text>: " before the message already in e (may be NULL), whose code becomes `code`, and returns that code. For
+ * adding context on the way up: `return error_prefix(e, rc, "step %d", step)`. */
 err_t error_prefix(struct error *e, err_t code, const char *format, ...) PRINTF_LIKE(3, 4);
 
 const char *error_code_name(err_t code); /* "ERR_CONFIG" */

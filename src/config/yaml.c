@@ -61,6 +61,8 @@ static bool has_foreign_tag(const yaml_node_t *node)
     return tag && strcmp(tag, YAML_STR_TAG) != 0 && strcmp(tag, YAML_SEQ_TAG) != 0 && strcmp(tag, YAML_MAP_TAG) != 0;
 }
 
+_Static_assert(DEPTH_MAX == 50 && MARKS_MAX == 100, "the texts below say so");
+
 /* What a file that may be hostile has too much of, at `at`; NULL = nothing. Ends at the first that is too much, so
  * it is fast where libyaml's loader is not; what is no YAML is left to the loader. */
 static const char *too_much(const char *yaml, size_t n, yaml_mark_t *at)

@@ -355,10 +355,12 @@ static err_t learn(struct trainer *x, int32_t n_tokens)
         struct heap_entry top = heap_pop(x);
         struct pair *p = pair_of(x, top.key);
 
-        if (p->count == top.count)
-            rc = tell(x) ? ERR_INTERRUPTED : merge_pair(x, p, &text);
-        else if (p->count >= MIN_PAIR_COUNT)
+        if (p->count == top.count) {
+            rc = tell(x);
+            if (!rc) rc = merge_pair(x, p, &text);
+        } else if (p->count >= MIN_PAIR_COUNT) {
             rc = heap_push(x, (struct heap_entry){p->count, p->key});
+        }
     }
     str_release(&text);
     return rc;

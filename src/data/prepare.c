@@ -107,8 +107,8 @@ static err_t open_named_tokenizer(struct tokenizer **out, const char *path, stru
 {
     err_t rc = tokenizer_open(out, path, e);
 
-    if (rc == ERR_MISSING) rc = e->code = ERR_CONFIG;
-    return rc && strcmp(path, TOKENIZER_BYTE) != 0 ? error_prefix(e, rc, "training.tokenizer") : rc;
+    if (!rc || strcmp(path, TOKENIZER_BYTE) == 0) return rc;
+    return error_prefix(e, rc == ERR_MISSING ? ERR_CONFIG : rc, "training.tokenizer");
 }
 
 /* ---- locks ---- */

@@ -141,8 +141,10 @@ static void *rank_main(void *arg)
     is_open = !rc;
     if (!rc) rc = train_run(t, &e);
     r->has_failed = !is_orderly(rc) || !is_open;
-    if (r->has_failed) tell(log, r, rc, &e, terminal_fd);
-    if (r->has_failed) comm_abort(r->world, e.message);
+    if (r->has_failed) {
+        tell(log, r, rc, &e, terminal_fd);
+        comm_abort(r->world, e.message);
+    }
     if (t) {
         struct error late = {0};
 

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* What a run says: the sinks of the ranks that speak, the lines at start, the row of each logged step. */
+#include <math.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
@@ -170,6 +171,21 @@ void trainer_flush_rows(struct trainer *t)
     if (!o) return;
     sinks_flush(t->sinks, timeout_ns);
     sinks_flush(o->own, timeout_ns);
+}
+
+void trainer_note_health(struct trainer *t, const struct step_facts *facts)
+{
+    bool is_finite = isfinite(facts->loss_sum) && isfinite(facts->grad_norm);
+
+    if (t->is_finite && !is_finite)
+        log_warning(t->spec.log,
+                    "step %lld: the loss or the gradient norm (%g) is not finite. Training goes on, checkpoints are "
+                    "marked unhealthy; a lower "
+                    "optimizer.lr or training.max_norm, from the last healthy checkpoint, may help",
+                    (long long)facts->step, facts->grad_norm);
+    if (!t->is_finite && is_finite)
+        log_info(t->spec.log, "step %lld: the loss and the gradient norm are finite again", (long long)facts->step);
+    t->is_finite = is_finite;
 }
 
 err_t trainer_publish(struct trainer *t, struct error *e)

@@ -2,8 +2,6 @@
 /* One optimizer step, as every mesh and device does it. */
 #include "train/trainer.h"
 
-#include <math.h>
-
 /* The step's microbatches, and in *valid and *tokens the labels and tokens of the whole step over all data ranks. */
 static err_t load(struct trainer *t, int64_t *valid, int64_t *tokens, struct step_facts *facts, struct error *e)
 {
@@ -34,23 +32,6 @@ static void release(struct trainer *t)
     }
 }
 
-/* Told at once, also between two logged steps, when numbers stop to be finite and when they are again; not at every
- * step. */
-static void note_health(struct trainer *t, const struct step_facts *facts)
-{
-    bool is_finite = isfinite(facts->loss_sum) && isfinite(facts->grad_norm);
-
-    if (t->is_finite && !is_finite)
-        log_warning(t->spec.log,
-                    "step %lld: the loss or the gradient norm (%g) is not finite. Training goes on, checkpoints are "
-                    "marked unhealthy; a lower "
-                    "optimizer.lr or training.max_norm, from the last healthy checkpoint, may help",
-                    (long long)facts->step, facts->grad_norm);
-    if (!t->is_finite && is_finite)
-        log_info(t->spec.log, "step %lld: the loss and the gradient norm are finite again", (long long)facts->step);
-    t->is_finite = is_finite;
-}
-
 err_t train_step(struct trainer *t, struct error *e)
 {
     struct step_facts facts = {.step = t->step + 1, .lr = lr_schedule_at(&t->schedule, t->schedule_step + 1)};
@@ -68,7 +49,7 @@ err_t train_step(struct trainer *t, struct error *e)
     if (rc) return rc;
     t->step++;
     t->schedule_step++;
-    note_health(t, &facts);
+    trainer_note_health(t, &facts);
     facts.effective_lr = facts.lr;
     metrics_step(t->metrics, &facts);
     return metrics_is_due(t->metrics, t->step) ? trainer_publish(t, e) : ERR_NONE;

@@ -110,6 +110,9 @@ err_t trainer_open_sinks(struct trainer *t, struct error *e) MUST_CHECK;
  * it. */
 bool trainer_close_sinks(struct trainer *t);
 void trainer_announce(struct trainer *t); /* the lines printed at start */
+/* Sets t->is_finite. Told at once, also between two logged steps, when numbers stop to be finite and when they are
+ * again; not at every step. */
+void trainer_note_health(struct trainer *t, const struct step_facts *facts);
 err_t trainer_publish(struct trainer *t,
                       struct error *e) MUST_CHECK; /* collects and writes the window's row; collective */
 void trainer_write_rows(struct trainer *t, struct metric_row *row,

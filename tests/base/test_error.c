@@ -35,6 +35,9 @@ static void test_prefix(void **state)
     assert_int_equal(error_prefix(&e, ERR_IO, "step %d", 3), ERR_IO);
     assert_int_equal(error_prefix(&e, ERR_IO, "rank %d", 1), ERR_IO);
     assert_string_equal(e.message, "rank 1: step 3: the disk is full");
+    assert_int_equal(e.code, ERR_IO);
+    assert_int_equal(error_prefix(&e, ERR_PEER, "elsewhere"), ERR_PEER); /* the code may change on the way */
+    assert_int_equal(e.code, ERR_PEER);
     assert_int_equal(error_prefix(NULL, ERR_IO, "step %d", 3), ERR_IO); /* nobody listens */
 }
 
