@@ -13,11 +13,6 @@ import sys
 import tempfile
 import time
 
-# whoever starts the tests in the background may have these ignored, and a shell script cannot trap what it inherits so
-signal.signal(signal.SIGINT, signal.default_int_handler)
-for number in (signal.SIGHUP, signal.SIGQUIT, signal.SIGTERM, signal.SIGUSR1):
-    signal.signal(number, signal.SIG_DFL)
-
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 PROGRAM = (ROOT / os.environ.get("BUILD", "build/release") / "ctitan").resolve()
 # a step of some milliseconds: what is tested here is not the model
