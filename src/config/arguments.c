@@ -16,15 +16,18 @@ struct argument_reader {
     int at; /* index of the argument being read */
 };
 
-static void problem(struct argument_reader *a, const char *text)
+/* Of a secret only the name is shown. */
+static void problem(struct argument_reader *a, bool is_secret, const char *text)
 {
     enum { SHOWN = 100 };
     const char *argument = a->argv[a->at];
     struct str clean = {0};
-    size_t n = strlen(argument);
+    size_t whole = strlen(argument), name = strcspn(argument, "="), n = is_secret ? name : whole;
 
     utf8_clean(&clean, argument, n < SHOWN ? n : SHOWN);
-    config_problem(a->r->p, "argument %d, %s%s: %s", a->at + 1, str_text(&clean), n > SHOWN ? "..." : "", text);
+    if (n > SHOWN) str_add(&clean, "...");
+    if (n < whole) str_add(&clean, "=***");
+    config_problem(a->r->p, "argument %d, %s: %s", a->at + 1, str_text(&clean), text);
     str_release(&clean);
 }
 
@@ -39,7 +42,7 @@ static void set(struct argument_reader *a, int index, int number, const char *va
         struct str text = {0};
 
         str_addf(&text, "%s.%s: %s", row->section, row->key, str_text(&why));
-        problem(a, str_text(&text));
+        problem(a, row->is_secret, str_text(&text));
         str_release(&text);
     }
     str_release(&why);
@@ -71,14 +74,15 @@ static int find_negated(const char *name, size_t n)
 static void unknown(struct argument_reader *a, const char *name, size_t n)
 {
     const char *instead = config_replacement(name, n);
+    const struct config_row *meant = NULL;
     struct str text = {0};
 
     str_add(&text, "there is no such option");
     if (instead)
         str_addf(&text, "; %s", instead);
     else
-        config_suggest(name, n, &text);
-    problem(a, str_text(&text));
+        meant = config_suggest(name, n, &text);
+    problem(a, meant && meant->is_secret, str_text(&text));
     str_release(&text);
 }
 
@@ -103,7 +107,7 @@ static void read_option_without_value(struct argument_reader *a, const char *nam
         set(a, index, a->at, next);
         a->at++;
     } else if (index >= 0) {
-        problem(a, "a value is missing after it; one that starts with -- is written with =");
+        problem(a, false, "a value is missing after it; one that starts with -- is written with =");
     } else if (find_negated(name, n) >= 0) {
         set(a, find_negated(name, n), a->at, "false");
     } else {
@@ -121,7 +125,7 @@ static void read_assignment(struct argument_reader *a, const char *name, const c
     if (index >= 0)
         set(a, index, a->at, equals + 1);
     else if (find_negated(name, n) >= 0)
-        problem(a, "a switch with no- takes no value");
+        problem(a, false, "a switch with no- takes no value");
     else
         unknown(a, name, n);
 }
@@ -165,7 +169,7 @@ void config_read_arguments(struct config_reader *r, int argc, char **argv)
             if (value) set(&a, config_row_find("model.name", strlen("model.name")), a.at, value);
         }
         if (n) {
-            if (!value || !*value) problem(&a, "a name is missing after it");
+            if (!value || !*value) problem(&a, false, "a name is missing after it");
             a.at += n - 1;
         } else if (strncmp(argument, "--", 2) == 0 && !equals) {
             read_option_without_value(&a, argument + 2);
@@ -174,7 +178,7 @@ void config_read_arguments(struct config_reader *r, int argc, char **argv)
         } else if (config_replacement(argument, strlen(argument))) {
             unknown(&a, argument, strlen(argument));
         } else {
-            problem(&a, "expected section.key=value, --section.key value or --section.flag");
+            problem(&a, false, "expected section.key=value, --section.key value or --section.flag");
         }
     }
 }

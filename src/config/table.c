@@ -140,13 +140,14 @@ void config_row_path(const struct config_row *row, char out[CONFIG_PATH_BYTES])
     BUG_ON(n >= CONFIG_PATH_BYTES);
 }
 
-void config_suggest(const char *path, size_t n, struct str *out)
+const struct config_row *config_suggest(const char *path, size_t n, struct str *out)
 {
     char wanted[CONFIG_PATH_BYTES], whole[CONFIG_N_ROWS][CONFIG_PATH_BYTES];
     const char *candidates[CONFIG_N_ROWS], *nearest = NULL, *key;
+    int meant = 0;
     int best = INT_MAX;
 
-    if (n >= sizeof wanted) return;
+    if (n >= sizeof wanted) return NULL;
     for (size_t i = 0; i < n; i++) wanted[i] = path[i] == '-' ? '_' : path[i];
     wanted[n] = '\0';
     key = strrchr(wanted, '.');
@@ -161,7 +162,10 @@ void config_suggest(const char *path, size_t n, struct str *out)
         }
     }
     if (!nearest) nearest = str_nearest(wanted, candidates, CONFIG_N_ROWS);
-    if (nearest) str_addf(out, "; did you mean %s?", nearest);
+    if (!nearest) return NULL;
+    str_addf(out, "; did you mean %s?", nearest);
+    while (candidates[meant] != nearest) meant++;
+    return config_row(meant);
 }
 
 static const struct {

@@ -89,8 +89,8 @@ bool config_name_equal(const char *name, const char *written, size_t n);
 enum { CONFIG_PATH_BYTES = 128 };
 void config_row_path(const struct config_row *row, char out[CONFIG_PATH_BYTES]);
 
-/* Appends "; did you mean training.steps?" where some option's name is near. */
-void config_suggest(const char *path, size_t n, struct str *out);
+/* Appends "; did you mean training.steps?" where some option's name is near, and returns that option; NULL: none is. */
+const struct config_row *config_suggest(const char *path, size_t n, struct str *out);
 /* What to use instead of a torchtitan option that ctitan does not have (replaced.def), or NULL. */
 const char *config_replacement(const char *path, size_t n);
 

@@ -132,6 +132,24 @@ static void test_refused_all_at_once(void **state)
               "\"no\" is neither true nor false", "argument 13, --config: a name is missing"));
 }
 
+/* A slip in the name of a secret must not print what was to stay hidden. */
+static void test_misspelt_secret(void **state)
+{
+    const char *arguments[] = {"metrics.http_tokn=hunter2", "--metrics.http-toke=hunter2"};
+    struct config_problems problems = {0};
+    struct error e = {0};
+    struct config *c;
+
+    (void)state;
+    assert_int_equal(config_load(&c, 2, (char **)arguments, &problems, &e), ERR_CONFIG);
+    assert_int_equal(problems.n, 2);
+    assert_non_null(strstr(str_text(&problems.text), "argument 1, metrics.http_tokn=***: there is no such option"));
+    assert_non_null(strstr(str_text(&problems.text), "did you mean metrics.http_token?"));
+    assert_null(strstr(str_text(&problems.text), "hunter2"));
+    assert_null(strstr(e.message, "hunter2"));
+    config_problems_release(&problems);
+}
+
 static void test_numbers_out_of_range(void **state)
 {
     (void)state;
@@ -324,6 +342,7 @@ int main(void)
         cmocka_unit_test(test_lists),
         cmocka_unit_test(test_nullable),
         cmocka_unit_test(test_refused_all_at_once),
+        cmocka_unit_test(test_misspelt_secret),
         cmocka_unit_test(test_numbers_out_of_range),
         cmocka_unit_test(test_commands_of_the_field),
         cmocka_unit_test(test_torchtitans_later_forms),
