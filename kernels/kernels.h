@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The kernel table of one device and element type, filled from kernels.def.
+ * The kernel table of one device and compute type, filled from kernels.def.
  *
  * Kernels return nothing: what can go wrong is decided before (shapes by the plan, memory by the allocator); an
  * asynchronous failure of a device is kept in the context and looked at after each action of the executor
@@ -48,21 +48,23 @@ struct attention {
 struct adamw_step {
     double lr, beta1, beta2, eps, weight_decay;
     double bias_correction1, bias_correction2; /* 1 - beta^step */
-    double gradient_scale;                     /* the clipping factor */
 };
+
+/* `wide *` is data of the table's wide type, `void *` of its compute type. */
+typedef void wide;
 
 struct kernels {
     const char *device; /* "cpu" */
     const char *level;  /* "reference", "avx2", "avx512" */
-    enum dtype type;
+    enum dtype type;    /* the compute type */
 #define KERNEL(name, family, arguments, help) void(*name) arguments;
 #include "kernels.def"
 #undef KERNEL
 };
 
-/* The table for a device and type. level: "auto" (the best this machine has), or one level by name; the reference fills
- * what a level lacks on the CPU, where it is a version of the same code; on other devices a missing kernel is an error
- * that names it. */
+/* The table for a device and compute type. level: "auto" (the best this machine has), or one level by name; the
+ * reference fills what a level lacks on the CPU, where it is a version of the same code; on other devices a missing
+ * kernel is an error that names it. */
 err_t kernels_for(const struct kernels **out, const struct device *d, enum dtype type, const char *level,
                   struct error *e) MUST_CHECK;
 

@@ -81,7 +81,7 @@ static void NAME(attend_queries)(void *arg, int64_t begin, int64_t end)
 }
 
 void NAME(attention_forward)(struct kernel_context *c, const struct attention *a, const void *q, const void *k,
-                             const void *v, void *out, void *lse)
+                             const void *v, void *out, wide *lse)
 {
     struct NAME(attention) s = {.a = a, .q = q, .k = k, .v = v, .out_w = out, .lse_w = lse};
 
@@ -139,7 +139,7 @@ static void NAME(backward_groups)(void *arg, int64_t begin, int64_t end)
 }
 
 void NAME(attention_backward)(struct kernel_context *c, const struct attention *a, const void *q, const void *k,
-                              const void *v, const void *out, const void *lse, const void *dout, void *dq, void *dk,
+                              const void *v, const void *out, const wide *lse, const void *dout, void *dq, void *dk,
                               void *dv)
 {
     struct NAME(attention)

@@ -343,7 +343,7 @@ static bool is_fast(const struct attention *a) { return a->d_qk <= MOST_D && a->
 /* A result does not depend on its item's other parts, so their number may follow the threads: enough items to share out
  * evenly. */
 void NAME(attention_forward)(struct kernel_context *c, const struct attention *a, const void *q, const void *k,
-                             const void *v, void *out, void *lse)
+                             const void *v, void *out, wide *lse)
 {
     struct NAME(forward) f = {.a = a, .q = q, .k = k, .v = v, .out = out, .lse = lse};
     int64_t heads = a->sequences * a->heads, threads = pool_threads(cpu_pool(c));
@@ -516,7 +516,7 @@ static void NAME(backward_group)(void *arg, int64_t item, void *scratch)
 }
 
 void NAME(attention_backward)(struct kernel_context *c, const struct attention *a, const void *q, const void *k,
-                              const void *v, const void *out, const void *lse, const void *dout, void *dq, void *dk,
+                              const void *v, const void *out, const wide *lse, const void *dout, void *dq, void *dk,
                               void *dv)
 {
     struct NAME(backward)

@@ -10,6 +10,17 @@
 
 #include "kernels/kernels.h"
 
+/* A kernel and its wide twin are one function where the compute type is wide itself. */
+#define gemm_wide_float32 gemm_float32
+#define gemm_wide_float64 gemm_float64
+#define gemm_wide_float32_avx2 gemm_float32_avx2
+#define gemm_wide_float64_avx2 gemm_float64_avx2
+#define gemm_wide_float32_avx512 gemm_float32_avx512
+#define gemm_wide_float64_avx512 gemm_float64_avx512
+/* One number needs no vectors. */
+#define clip_float32_avx2 clip_float32
+#define clip_float32_avx512 clip_float32
+
 /* <kernel>_float32 and <kernel>_float64 are the references. _avx2 and _avx512 are the fast twins; which families have
  * them is said in kernels/kernels.c. */
 #define KERNEL(name, family, arguments, help)                                                                          \

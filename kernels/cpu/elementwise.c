@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Sums, scaling and zeroing of arrays, reference twin. */
+/* Sums, rounding, scaling and zeroing of arrays, reference twin. */
 #ifndef REAL
 #include <string.h>
 
@@ -25,6 +25,27 @@ static void NAME(add_range)(void *arg, int64_t begin, int64_t end)
 void NAME(add)(struct kernel_context *c, int64_t n, const void *x, const void *y, void *out)
 {
     struct NAME(elementwise) s = {.x = x, .y = y, .out = out};
+
+    cpu_for_ranges(c, n, cpu_rows_grain(1), NAME(add_range), &s);
+}
+
+static void NAME(narrow_range)(void *arg, int64_t begin, int64_t end)
+{
+    const struct NAME(elementwise) *s = arg;
+
+    for (int64_t i = begin; i < end; i++) s->out[i] = s->x[i];
+}
+
+void NAME(narrow)(struct kernel_context *c, int64_t n, const wide *x, void *out)
+{
+    struct NAME(elementwise) s = {.x = x, .out = out};
+
+    cpu_for_ranges(c, n, cpu_rows_grain(1), NAME(narrow_range), &s);
+}
+
+void NAME(accumulate)(struct kernel_context *c, int64_t n, const wide *x, wide *sum)
+{
+    struct NAME(elementwise) s = {.x = sum, .y = x, .out = sum};
 
     cpu_for_ranges(c, n, cpu_rows_grain(1), NAME(add_range), &s);
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Sums, scaling and zeroing of arrays on vectors, float32. */
+/* Sums, rounding, scaling and zeroing of arrays on vectors, float32. */
 #include <string.h>
 
 #include "kernels/cpu/cpu.h"
@@ -34,9 +34,30 @@ static void zero_range(void *arg, int64_t begin, int64_t end)
     memset(s->out + begin, 0, (size_t)(end - begin) * sizeof *s->out);
 }
 
+static void narrow_range(void *arg, int64_t begin, int64_t end)
+{
+    const struct elementwise *s = arg;
+
+    memcpy(s->out + begin, s->x + begin, (size_t)(end - begin) * sizeof *s->out);
+}
+
 void VEC_LEVEL(add_float32)(struct kernel_context *c, int64_t n, const void *x, const void *y, void *out)
 {
     struct elementwise s = {.x = x, .y = y, .out = out};
+
+    cpu_for_ranges(c, n, cpu_rows_grain(1), add_range, &s);
+}
+
+void VEC_LEVEL(narrow_float32)(struct kernel_context *c, int64_t n, const wide *x, void *out)
+{
+    struct elementwise s = {.x = x, .out = out};
+
+    cpu_for_ranges(c, n, cpu_rows_grain(1), narrow_range, &s);
+}
+
+void VEC_LEVEL(accumulate_float32)(struct kernel_context *c, int64_t n, const wide *x, wide *sum)
+{
+    struct elementwise s = {.x = sum, .y = x, .out = sum};
 
     cpu_for_ranges(c, n, cpu_rows_grain(1), add_range, &s);
 }

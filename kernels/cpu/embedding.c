@@ -49,7 +49,7 @@ static void NAME(embedding_columns)(void *arg, int64_t begin, int64_t end)
 }
 
 void NAME(embedding_backward_weight)(struct kernel_context *c, int64_t t, int64_t d, int64_t v, const int32_t *tokens,
-                                     const void *dy, void *dtable)
+                                     const void *dy, wide *dtable)
 {
     struct NAME(embedding) s = {.t = t, .d = d, .tokens = tokens, .dy = dy, .dtable = dtable};
 

@@ -44,7 +44,7 @@ void VEC_LEVEL(embedding_forward_float32)(struct kernel_context *c, int64_t t, i
 
 /* A column's sum is the same in any range: a range for each thread, as wide as can be. */
 void VEC_LEVEL(embedding_backward_weight_float32)(struct kernel_context *c, int64_t t, int64_t d, int64_t v,
-                                                  const int32_t *tokens, const void *dy, void *dtable)
+                                                  const int32_t *tokens, const void *dy, wide *dtable)
 {
     struct embedding s = {.t = t, .d = d, .tokens = tokens, .dy = dy, .dtable = dtable};
     int64_t lines = (d + VEC_WIDTH - 1) / VEC_WIDTH, threads = pool_threads(cpu_pool(c));

@@ -29,11 +29,11 @@ static void adamw_range(void *arg, int64_t begin, int64_t end)
     }
 }
 
-void VEC_LEVEL(adamw_float32)(struct kernel_context *c, const struct adamw_step *step, int64_t n, const void *gradient,
-                              void *parameter, void *first, void *second)
+void VEC_LEVEL(adamw_float32)(struct kernel_context *c, const struct adamw_step *step, const double *gradient_scale,
+                              int64_t n, const wide *gradient, wide *parameter, wide *first, wide *second)
 {
     struct adamw s = {
-        .gradient_scale = (float)step->gradient_scale,
+        .gradient_scale = (float)*gradient_scale,
         .keep_first = (float)step->beta1,
         .take_first = (float)(1 - step->beta1),
         .keep_second = (float)step->beta2,

@@ -16,7 +16,7 @@ static double NAME(sum_squares_range)(void *arg, int64_t begin, int64_t end)
     return sum;
 }
 
-void NAME(sum_squares)(struct kernel_context *c, int64_t n, const void *x, double *sum)
+void NAME(sum_squares)(struct kernel_context *c, int64_t n, const wide *x, double *sum)
 {
     *sum += cpu_sum_ranges(c, n, cpu_rows_grain(1), NAME(sum_squares_range), (void *)(uintptr_t)x);
 }

@@ -20,7 +20,7 @@ static double sum_squares_range(void *arg, int64_t begin, int64_t end)
     return rest + vecd_sum(vecd_add(vecd_add(sum[0], sum[1]), vecd_add(sum[2], sum[3])));
 }
 
-void VEC_LEVEL(sum_squares_float32)(struct kernel_context *c, int64_t n, const void *x, double *sum)
+void VEC_LEVEL(sum_squares_float32)(struct kernel_context *c, int64_t n, const wide *x, double *sum)
 {
     *sum += cpu_sum_ranges(c, n, cpu_rows_grain(1), sum_squares_range, (void *)(uintptr_t)x);
 }

@@ -37,7 +37,7 @@ static void NAME(forward_rows)(void *arg, int64_t begin, int64_t end)
 }
 
 void NAME(rmsnorm_forward)(struct kernel_context *c, int64_t t, int64_t d, double eps, const void *x,
-                           const void *weight, void *y, void *rstd)
+                           const void *weight, void *y, wide *rstd)
 {
     struct NAME(rmsnorm) s = {.t = t, .d = d, .eps = eps, .x = x, .weight = weight, .y = y, .rstd_out = rstd};
 
@@ -64,7 +64,7 @@ static void NAME(backward_rows)(void *arg, int64_t begin, int64_t end)
 }
 
 void NAME(rmsnorm_backward_input)(struct kernel_context *c, int64_t t, int64_t d, const void *dy, const void *x,
-                                  const void *weight, const void *rstd, bool accumulate, void *dx)
+                                  const void *weight, const wide *rstd, bool accumulate, void *dx)
 {
     struct NAME(rmsnorm)
         s = {.t = t, .d = d, .dy = dy, .x = x, .weight = weight, .rstd = rstd, .accumulate = accumulate, .dx = dx};
@@ -88,7 +88,7 @@ static void NAME(weight_columns)(void *arg, int64_t begin, int64_t end)
 }
 
 void NAME(rmsnorm_backward_weight)(struct kernel_context *c, int64_t t, int64_t d, const void *dy, const void *x,
-                                   const void *rstd, void *dweight)
+                                   const wide *rstd, wide *dweight)
 {
     struct NAME(rmsnorm) s = {.t = t, .d = d, .dy = dy, .x = x, .rstd = rstd, .dweight = dweight};
 

@@ -94,7 +94,7 @@ static void weight_columns(void *arg, int64_t begin, int64_t end)
 }
 
 void VEC_LEVEL(rmsnorm_forward_float32)(struct kernel_context *c, int64_t t, int64_t d, double eps, const void *x,
-                                        const void *weight, void *y, void *rstd)
+                                        const void *weight, void *y, wide *rstd)
 {
     struct rmsnorm s = {.t = t, .d = d, .eps = eps, .x = x, .weight = weight, .y = y, .rstd_out = rstd};
 
@@ -102,7 +102,7 @@ void VEC_LEVEL(rmsnorm_forward_float32)(struct kernel_context *c, int64_t t, int
 }
 
 void VEC_LEVEL(rmsnorm_backward_input_float32)(struct kernel_context *c, int64_t t, int64_t d, const void *dy,
-                                               const void *x, const void *weight, const void *rstd, bool accumulate,
+                                               const void *x, const void *weight, const wide *rstd, bool accumulate,
                                                void *dx)
 {
     struct rmsnorm s = {
@@ -112,7 +112,7 @@ void VEC_LEVEL(rmsnorm_backward_input_float32)(struct kernel_context *c, int64_t
 }
 
 void VEC_LEVEL(rmsnorm_backward_weight_float32)(struct kernel_context *c, int64_t t, int64_t d, const void *dy,
-                                                const void *x, const void *rstd, void *dweight)
+                                                const void *x, const wide *rstd, wide *dweight)
 {
     struct rmsnorm s = {.t = t, .d = d, .dy = dy, .x = x, .rstd = rstd, .dweight = dweight};
 

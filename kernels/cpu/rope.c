@@ -35,8 +35,8 @@ static void NAME(rope_rows)(void *arg, int64_t begin, int64_t end)
     }
 }
 
-void NAME(rope)(struct kernel_context *c, int64_t t, int64_t heads, int64_t head_dim, int64_t ld, const void *cos_table,
-                const void *sin_table, const int32_t *positions, bool inverse, void *x)
+void NAME(rope)(struct kernel_context *c, int64_t t, int64_t heads, int64_t head_dim, int64_t ld, const wide *cos_table,
+                const wide *sin_table, const int32_t *positions, bool inverse, void *x)
 {
     struct NAME(rope) s = {.heads = heads,
                            .half = head_dim / 2,

@@ -32,7 +32,7 @@ static void rope_rows(void *arg, int64_t begin, int64_t end)
 }
 
 void VEC_LEVEL(rope_float32)(struct kernel_context *c, int64_t t, int64_t heads, int64_t head_dim, int64_t ld,
-                             const void *cos_table, const void *sin_table, const int32_t *positions, bool inverse,
+                             const wide *cos_table, const wide *sin_table, const int32_t *positions, bool inverse,
                              void *x)
 {
     struct rope s = {.heads = heads,

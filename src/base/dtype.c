@@ -14,6 +14,7 @@ static const struct {
 };
 
 size_t dtype_bytes(enum dtype t) { return rows[t].bytes; }
+enum dtype dtype_wide(enum dtype compute) { return compute == DTYPE_BFLOAT16 ? DTYPE_FLOAT32 : compute; }
 const char *dtype_name(enum dtype t) { return rows[t].name; }
 const char *dtype_file_name(enum dtype t) { return rows[t].file_name; }
 

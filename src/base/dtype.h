@@ -27,4 +27,7 @@ const char *dtype_name(enum dtype t);
 const char *dtype_file_name(enum dtype t);
 bool dtype_parse(const char *name, enum dtype *out); /* "float32" */
 
+/* The type in which what is computed in `compute` is summed and kept: float32 for bfloat16, else the type itself. */
+enum dtype dtype_wide(enum dtype compute);
+
 #endif

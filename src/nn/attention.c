@@ -44,7 +44,7 @@ static void self_attention_forward(const struct module *m, struct exec *x, void 
     f->k = exec_stash(x, tokens * shape.ld_k);
     f->v = exec_stash(x, tokens * shape.ld_v);
     f->out = exec_stash(x, tokens * shape.ld_out);
-    f->lse = exec_stash(x, tokens * a->heads);
+    f->lse = exec_stash_wide(x, tokens * a->heads);
     module_forward(&a->wq.module, x, &f->wq, in, f->q);
     module_forward(&a->wk.module, x, &f->wk, in, f->k);
     module_forward(&a->wv.module, x, &f->wv, in, f->v);

@@ -18,16 +18,17 @@ void *region_take(struct region *r, size_t bytes)
     return (void *)((uintptr_t)r->base + at);
 }
 
-static size_t bytes_of(const struct exec *x, int64_t n)
+static size_t bytes_of(enum dtype type, int64_t n)
 {
     size_t bytes;
 
-    return __builtin_mul_overflow((size_t)n, dtype_bytes(x->type), &bytes) ? SIZE_MAX : bytes;
+    return __builtin_mul_overflow((size_t)n, dtype_bytes(type), &bytes) ? SIZE_MAX : bytes;
 }
 
-void *exec_stash(struct exec *x, int64_t n) { return region_take(&x->stash, bytes_of(x, n)); }
-void *exec_kept(struct exec *x, int64_t n) { return region_take(&x->kept, bytes_of(x, n)); }
-void *exec_scratch(struct exec *x, int64_t n) { return region_take(&x->scratch, bytes_of(x, n)); }
+void *exec_stash(struct exec *x, int64_t n) { return region_take(&x->stash, bytes_of(x->type, n)); }
+void *exec_stash_wide(struct exec *x, int64_t n) { return region_take(&x->stash, bytes_of(dtype_wide(x->type), n)); }
+void *exec_kept(struct exec *x, int64_t n) { return region_take(&x->kept, bytes_of(x->type, n)); }
+void *exec_scratch(struct exec *x, int64_t n) { return region_take(&x->scratch, bytes_of(x->type, n)); }
 
 void exec_init_dry(struct exec *x, const struct kernels *dry, struct kernel_context *kernel, enum dtype type)
 {

@@ -36,7 +36,7 @@ struct batch_view {
 struct exec {
     const struct kernels *k;       /* borrowed */
     struct kernel_context *kernel; /* borrowed */
-    enum dtype type;
+    enum dtype type;               /* the compute type */
     struct region stash, kept, scratch;
     struct batch_view batch;
     bool with_gradient; /* false in validation: what forward stashes for backward is dropped after each unit */
@@ -47,9 +47,10 @@ struct exec {
 static inline int64_t exec_tokens(const struct exec *x) { return x->batch.sequences * x->batch.length; }
 
 /* Room for n elements of x->type (or n bytes), aligned to 64 bytes; a region with memory that overflows is a mistake in
- * the plan: BUG. */
+ * the plan: BUG. exec_stash_wide: n elements of its wide type. */
 void *region_take(struct region *r, size_t bytes);
 void *exec_stash(struct exec *x, int64_t n);
+void *exec_stash_wide(struct exec *x, int64_t n);
 void *exec_kept(struct exec *x, int64_t n);
 void *exec_scratch(struct exec *x, int64_t n);
 

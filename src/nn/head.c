@@ -24,8 +24,8 @@ static void chunk(const struct head *h, struct exec *x, int64_t first, int64_t t
     if (!x->with_gradient) return;
     x->k->gemm(x->kernel, false, false, tokens, h->width, h->vocabulary, logits, h->vocabulary, w->value, h->width,
                false, offset(x, dnormed, first * h->width), h->width);
-    x->k->gemm(x->kernel, true, false, h->vocabulary, h->width, tokens, logits, h->vocabulary, in, h->width, true,
-               w->gradient, h->width);
+    x->k->gemm_wide(x->kernel, true, false, h->vocabulary, h->width, tokens, logits, h->vocabulary, in, h->width, true,
+                    w->gradient, h->width);
 }
 
 static void head_forward(const struct module *m, struct exec *x, void *frame, const void *in, void *out)

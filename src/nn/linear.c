@@ -38,8 +38,8 @@ static void linear_backward_weight(const struct module *m, struct exec *x, void 
     const struct linear *l = self(m);
     struct linear_frame *f = frame;
 
-    x->k->gemm(x->kernel, true, false, l->out, l->in, exec_tokens(x), f->dout, l->out, f->in, l->in, true,
-               l->weight->gradient, l->in);
+    x->k->gemm_wide(x->kernel, true, false, l->out, l->in, exec_tokens(x), f->dout, l->out, f->in, l->in, true,
+                    l->weight->gradient, l->in);
 }
 
 void linear_init(struct linear *l, struct parameter_list *list, const char *name, int64_t in, int64_t out, double std,

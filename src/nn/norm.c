@@ -10,7 +10,7 @@ static void norm_forward(const struct module *m, struct exec *x, void *frame, co
     struct norm_frame *f = frame;
 
     f->in = in;
-    f->rstd = exec_stash(x, exec_tokens(x));
+    f->rstd = exec_stash_wide(x, exec_tokens(x));
     x->k->rmsnorm_forward(x->kernel, exec_tokens(x), n->width, n->eps, in, n->weight->value, out, f->rstd);
 }
 

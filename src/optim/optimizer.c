@@ -11,7 +11,7 @@ enum { MOMENT_ALIGN_BYTES = 64 };
 
 static size_t moment_bytes(const struct optimizer *o, int i)
 {
-    size_t bytes = (size_t)o->tensors[i].n * dtype_bytes(o->spec.type);
+    size_t bytes = (size_t)o->tensors[i].n * dtype_bytes(dtype_wide(o->spec.type));
 
     return (bytes + MOMENT_ALIGN_BYTES - 1) & ~(size_t)(MOMENT_ALIGN_BYTES - 1);
 }
@@ -67,11 +67,13 @@ err_t optimizer_open(struct optimizer *o, const struct optim_spec *spec, struct 
     o->spec.groups = NULL; /* borrowed for this call only */
     for (int i = 0; i < n; i++) total += 2 * moment_bytes(o, i);
     if (!rc) rc = device_alloc_zeros(spec->device, total, MEMORY_OPTIMIZER, "moments", &o->storage, e);
-    if (!rc) rc = device_alloc(spec->device, sizeof *o->sum, MEMORY_BUFFERS, "norm", (void **)&o->sum, e);
+    if (!rc) rc = device_alloc(spec->device, 3 * sizeof *o->sum, MEMORY_BUFFERS, "norm", (void **)&o->sum, e);
     if (rc) {
         optimizer_close(o);
         return rc;
     }
+    o->norm = o->sum + 1;
+    o->factor = o->sum + 2;
     at = o->storage;
     for (int i = 0; i < n; i++) {
         tensors[i].first = at;
@@ -91,7 +93,7 @@ void optimizer_close(struct optimizer *o)
     *o = (struct optimizer){0};
 }
 
-err_t optimizer_gradient_norm(struct optimizer *o, struct comm *shards, double *norm, struct error *e)
+err_t optimizer_gradient_norm(struct optimizer *o, struct comm *shards, double max_norm, double *norm, struct error *e)
 {
     err_t rc = device_zero(o->spec.device, o->sum, sizeof *o->sum, NULL, e);
 
@@ -99,22 +101,14 @@ err_t optimizer_gradient_norm(struct optimizer *o, struct comm *shards, double *
         if (o->tensors[i].n) o->spec.kernels->sum_squares(&o->kernel, o->tensors[i].n, o->tensors[i].gradient, o->sum);
     if (!rc) rc = kernel_context_check(&o->kernel, e);
     if (!rc) rc = comm_all_reduce(shards, "gradient norm", o->sum, 1, DTYPE_FLOAT64, COMM_SUM, NULL, e);
-    if (!rc) rc = device_copy(o->spec.device, norm, o->sum, sizeof *norm, NULL, e);
-    if (!rc) *norm = sqrt(*norm);
-    return rc;
+    if (!rc) o->spec.kernels->clip(&o->kernel, o->sum, max_norm, o->norm, o->factor);
+    if (!rc) rc = kernel_context_check(&o->kernel, e);
+    return rc ? rc : device_copy(o->spec.device, norm, o->norm, sizeof *norm, NULL, e);
 }
 
-double optimizer_clip_factor(double norm, double max_norm)
+err_t optimizer_step(struct optimizer *o, double lr, struct error *e)
 {
-    double factor = max_norm / (norm + 1e-6);
-
-    return max_norm > 0 && factor < 1.0 ? factor : 1.0;
-}
-
-err_t optimizer_step(struct optimizer *o, double lr, double gradient_scale, struct error *e)
-{
-    struct adamw_step step = {
-        .beta1 = o->spec.beta1, .beta2 = o->spec.beta2, .eps = o->spec.eps, .gradient_scale = gradient_scale};
+    struct adamw_step step = {.beta1 = o->spec.beta1, .beta2 = o->spec.beta2, .eps = o->spec.eps};
 
     o->step++;
     step.bias_correction1 = 1.0 - pow(o->spec.beta1, (double)o->step);
@@ -124,7 +118,8 @@ err_t optimizer_step(struct optimizer *o, double lr, double gradient_scale, stru
 
         step.lr = lr * t->lr_factor;
         step.weight_decay = t->weight_decay;
-        if (t->n) o->spec.kernels->adamw(&o->kernel, &step, t->n, t->gradient, t->value, t->first, t->second);
+        if (t->n)
+            o->spec.kernels->adamw(&o->kernel, &step, o->factor, t->n, t->gradient, t->value, t->first, t->second);
     }
     return kernel_context_check(&o->kernel, e);
 }

@@ -20,8 +20,8 @@
 struct optim_tensor {
     const char *name;       /* borrowed */
     int64_t n;              /* elements of this rank's rows */
-    void *value, *gradient; /* [n], device, borrowed */
-    void *first, *second;   /* [n], device: moments; point into the optimizer's storage */
+    void *value, *gradient; /* [n], wide, device, borrowed */
+    void *first, *second;   /* [n], wide, device: moments; point into the optimizer's storage */
     double weight_decay, lr_factor;
 };
 
@@ -34,7 +34,7 @@ struct optim_group {
 struct optim_spec {
     struct device *device; /* borrowed, like the rest */
     const struct kernels *kernels;
-    enum dtype type;
+    enum dtype type; /* the compute type */
     double beta1, beta2, eps, weight_decay;
     const struct optim_group *groups;
     int n_groups;
@@ -46,8 +46,8 @@ struct optimizer {
     int n;
     void *storage; /* device: all moments */
     struct kernel_context kernel;
-    double *sum;  /* device, [1] */
-    int64_t step; /* updates done so far */
+    double *sum, *norm, *factor; /* device, [1] each: of squared gradients, its root, what clips it */
+    int64_t step;                /* updates done so far */
 };
 
 /* Takes over `tensors` (from mem_*); names, values and gradients stay borrowed. Moments start at zero. ERR_CONFIG: a
@@ -56,14 +56,13 @@ err_t optimizer_open(struct optimizer *o, const struct optim_spec *spec, struct 
                      struct error *e) MUST_CHECK;
 void optimizer_close(struct optimizer *o);
 
-/* L2 norm over all tensors of all ranks of `shards` (ranks that hold different rows); the same on every rank. */
-err_t optimizer_gradient_norm(struct optimizer *o, struct comm *shards, double *norm, struct error *e) MUST_CHECK;
+/* L2 norm of the gradients over all tensors of all ranks of `shards` (ranks that hold different rows); the same on
+ * every rank. On the device it also leaves the factor that brings the norm down to max_norm (0 = never), for the next
+ * optimizer_step: see clip in kernels.def for the rule. */
+err_t optimizer_gradient_norm(struct optimizer *o, struct comm *shards, double max_norm, double *norm,
+                              struct error *e) MUST_CHECK;
 
-/* The factor that brings a norm down to max_norm (0 = never), torch's rule: min(1, max_norm / (norm + 1e-6)). An
- * infinite norm gives 0 (its infinite elements become NaN, the others do not move), a NaN gives 1: the elements that
- * are NaN stay the only ones. */
-double optimizer_clip_factor(double norm, double max_norm);
-
-err_t optimizer_step(struct optimizer *o, double lr, double gradient_scale, struct error *e) MUST_CHECK;
+/* One update with the gradients times the factor that optimizer_gradient_norm has left. */
+err_t optimizer_step(struct optimizer *o, double lr, struct error *e) MUST_CHECK;
 
 #endif

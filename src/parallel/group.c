@@ -170,7 +170,7 @@ err_t group_reduce(struct parameter_group *g, struct error *e)
     if (!rc)
         rc = comm_reduce_scatter(g->shard_comm, g->name, exchange, sum, (size_t)g->shard_elements, g->type, COMM_SUM,
                                  g->comm_stream, e);
-    if (!rc) g->k->add(g->kernel, g->shard_elements, g->shard_gradient, sum, g->shard_gradient);
+    if (!rc) g->k->accumulate(g->kernel, g->shard_elements, sum, g->shard_gradient);
     device_free(g->device, exchange);
     device_free(g->device, sum);
     device_free(g->device, g->whole_gradient);

@@ -16,8 +16,8 @@ static err_t run_dry(struct trainer *dry, struct error *e)
 
     for (int i = 0; i < dry->n_microbatches; i++) dry->microbatches[i] = m;
     rc = executor_train(&dry->executor, dry->microbatches, 1.0, &ignored, e);
-    if (!rc) rc = optimizer_gradient_norm(&dry->optimizer, dry->mesh.axis[AXIS_DP_SHARD], &ignored, e);
-    if (!rc) rc = optimizer_step(&dry->optimizer, 0.0, 1.0, e);
+    if (!rc) rc = optimizer_gradient_norm(&dry->optimizer, dry->mesh.axis[AXIS_DP_SHARD], 1.0, &ignored, e);
+    if (!rc) rc = optimizer_step(&dry->optimizer, 0.0, e);
     if (!rc && dry->cfg->validation.enable) rc = executor_validate(&dry->executor, &v, &ignored, e);
     return rc;
 }

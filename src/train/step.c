@@ -41,10 +41,10 @@ err_t train_step(struct trainer *t, struct error *e)
     if (!rc) rc = executor_train(&t->executor, t->microbatches, valid ? 1.0 / (double)valid : 0.0, &facts.loss_sum, e);
     release(t);
     trace_begin(&t->trace, TRACE_OPTIMIZER);
-    if (!rc) rc = optimizer_gradient_norm(&t->optimizer, t->mesh.axis[AXIS_DP_SHARD], &facts.grad_norm, e);
     if (!rc)
-        rc = optimizer_step(&t->optimizer, facts.lr, optimizer_clip_factor(facts.grad_norm, t->cfg->training.max_norm),
-                            e);
+        rc = optimizer_gradient_norm(&t->optimizer, t->mesh.axis[AXIS_DP_SHARD], t->cfg->training.max_norm,
+                                     &facts.grad_norm, e);
+    if (!rc) rc = optimizer_step(&t->optimizer, facts.lr, e);
     trace_end(&t->trace);
     if (rc) return rc;
     t->step++;

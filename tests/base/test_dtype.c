@@ -20,6 +20,14 @@ static void test_widths(void **state)
     assert_int_equal(dtype_bytes(DTYPE_UINT8), 1);
 }
 
+static void test_wide(void **state)
+{
+    (void)state;
+    assert_int_equal(dtype_wide(DTYPE_BFLOAT16), DTYPE_FLOAT32);
+    assert_int_equal(dtype_wide(DTYPE_FLOAT32), DTYPE_FLOAT32);
+    assert_int_equal(dtype_wide(DTYPE_FLOAT64), DTYPE_FLOAT64);
+}
+
 static void test_names_read_back(void **state)
 {
     enum dtype got;
@@ -49,6 +57,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_widths),
+        cmocka_unit_test(test_wide),
         cmocka_unit_test(test_names_read_back),
         cmocka_unit_test(test_label),
     };

@@ -9,12 +9,17 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/bfloat16.h"
 #include "base/hash.h"
 #include "base/mem.h"
 
 #define GEMM(m_, n_, k_, ta, tb, ...)                                                                                  \
     {                                                                                                                  \
         .kernel = "gemm", .m = m_, .n = n_, .k = k_, .transpose_a = ta, .transpose_b = tb, __VA_ARGS__                 \
+    }
+#define GEMM_WIDE(m_, n_, k_, ...)                                                                                     \
+    {                                                                                                                  \
+        .kernel = "gemm_wide", .m = m_, .n = n_, .k = k_, .transpose_a = true, __VA_ARGS__                             \
     }
 #define ROWS(kernel_, t_, d_, ...)                                                                                     \
     {                                                                                                                  \
@@ -52,17 +57,25 @@ const struct kernel_case kernel_cases[] = {
     GEMM(2048, 256, 256, false, false, TIMED),
     GEMM(2048, 768, 256, false, false, TIMED),
     GEMM(2048, 256, 768, false, false, TIMED),
-    GEMM(256, 256, 2048, true, false, TIMED, .accumulate = true),
-    GEMM(256, 768, 2048, true, false, TIMED, .accumulate = true),
-    GEMM(768, 256, 2048, true, false, TIMED, .accumulate = true),
     GEMM(256, 2048, 256, false, true, TIMED),
     GEMM(256, 256, 2048, false, false, TIMED),
-    GEMM(2048, 256, 256, true, false, TIMED, .accumulate = true),
     GEMM(1024, 768, 768, false, true, TIMED),
     GEMM(1024, 2048, 768, false, true, TIMED),
-    GEMM(2048, 768, 1024, true, false, TIMED, .accumulate = true),
     GEMM(256, 32000, 768, false, true, TIMED),
     GEMM(512, 4096, 4096, false, true, TIMED),
+
+    /* gradients of weights */
+    GEMM_WIDE(1, 1, 1, .accumulate = true),
+    GEMM_WIDE(7, 17, 9, .pad = 2),
+    GEMM_WIDE(5, 7, 0, .accumulate = true),
+    GEMM_WIDE(64, 96, 512, .accumulate = true),
+    GEMM_WIDE(145, 33, 257, .accumulate = true, .pad = 5),
+    GEMM_WIDE(37, 520, 700, .pad = 1),
+    GEMM_WIDE(256, 256, 2048, TIMED, .accumulate = true),
+    GEMM_WIDE(256, 768, 2048, TIMED, .accumulate = true),
+    GEMM_WIDE(768, 256, 2048, TIMED, .accumulate = true),
+    GEMM_WIDE(2048, 256, 256, TIMED, .accumulate = true),
+    GEMM_WIDE(2048, 768, 1024, TIMED, .accumulate = true),
 
     ROWS("rmsnorm_forward", 0, 8, .pad = 0),
     ROWS("rmsnorm_forward", 1, 1, .pad = 0),
@@ -117,6 +130,12 @@ const struct kernel_case kernel_cases[] = {
     ROWS("add", 2048, 256, TIMED),
     ROWS("scale", 9, 1777, .pad = 0),
     ROWS("zero", 9, 1777, .pad = 0),
+    ROWS("narrow", 0, 1, .pad = 0),
+    ROWS("narrow", 9, 1777, .pad = 0),
+    ROWS("narrow", 4096, 1024, TIMED),
+    ROWS("accumulate", 1, 1, .pad = 0),
+    ROWS("accumulate", 9, 1777, .pad = 0),
+    ROWS("accumulate", 4096, 1024, TIMED),
     ROWS("embedding_forward", 0, 5, .v = 3),
     ROWS("embedding_forward", 40, 37, .v = 11),
     ROWS("embedding_backward_weight", 40, 37, .v = 11),
@@ -132,6 +151,9 @@ const struct kernel_case kernel_cases[] = {
     ROWS("adamw", 1, 1, .pad = 0),
     ROWS("adamw", 9, 1777, .pad = 0),
     ROWS("adamw", 4096, 1024, TIMED),
+    /* accumulate = clipped */
+    ROWS("clip", 1, 1, .pad = 0),
+    ROWS("clip", 1, 1, .accumulate = true),
     ROWS("sum_squares", 0, 1, .pad = 0),
     ROWS("sum_squares", 9, 1777, .pad = 0),
     ROWS("sum_squares", 4096, 1024, TIMED),
@@ -140,9 +162,12 @@ const int kernel_cases_count = sizeof kernel_cases / sizeof kernel_cases[0];
 
 /* ---- what the arrays of each kernel are, and the call ---- */
 
+enum { ALL_WIDE = (1 << CASE_ARRAYS) - 1, RMSNORM_WIDE = 1 << 3 | 1 << 6 };
+
 struct subject {
     const char *kernel;
     unsigned outputs; /* bit i: array i is written */
+    unsigned wide;    /* bit i: array i is of the wide type */
     double tolerance32, tolerance64;
     void (*sizes)(const struct kernel_case *c, int64_t *count);
     void (*prepare)(struct kernel_run *r, const struct kernels *reference); /* or NULL */
@@ -166,6 +191,14 @@ static void gemm_call(struct kernel_run *r, const struct kernels *k)
 
     k->gemm(r->context, c->transpose_a, c->transpose_b, c->m, c->n, c->k, r->array[0], lda_of(c), r->array[1],
             ldb_of(c), c->accumulate, r->array[2], c->n + c->pad);
+}
+
+static void gemm_wide_call(struct kernel_run *r, const struct kernels *k)
+{
+    const struct kernel_case *c = r->c;
+
+    k->gemm_wide(r->context, c->transpose_a, c->transpose_b, c->m, c->n, c->k, r->array[0], lda_of(c), r->array[1],
+                 ldb_of(c), c->accumulate, r->array[2], c->n + c->pad);
 }
 
 /* x, weight, y, rstd, dy, dx, dweight */
@@ -266,6 +299,16 @@ static void scale_call(struct kernel_run *r, const struct kernels *k)
 
 static void zero_call(struct kernel_run *r, const struct kernels *k) { k->zero(r->context, r->count[2], r->array[2]); }
 
+static void narrow_call(struct kernel_run *r, const struct kernels *k)
+{
+    k->narrow(r->context, r->count[0], r->array[0], r->array[2]);
+}
+
+static void accumulate_call(struct kernel_run *r, const struct kernels *k)
+{
+    k->accumulate(r->context, r->count[0], r->array[0], r->array[2]);
+}
+
 static void sum_squares_call(struct kernel_run *r, const struct kernels *k)
 {
     k->sum_squares(r->context, r->count[0], r->array[0], &r->sum);
@@ -316,23 +359,45 @@ static void adamw_call(struct kernel_run *r, const struct kernels *k)
                               .eps = 1e-8,
                               .weight_decay = 0.1,
                               .bias_correction1 = 1 - 0.9 * 0.9,
-                              .bias_correction2 = 1 - 0.95 * 0.95,
-                              .gradient_scale = 0.7};
+                              .bias_correction2 = 1 - 0.95 * 0.95};
 
-    k->adamw(r->context, &step, r->count[0], r->array[0], r->array[1], r->array[2], r->array[3]);
+    k->adamw(r->context, &step, &r->scalar[0], r->count[0], r->array[0], r->array[1], r->array[2], r->array[3]);
+}
+
+/* scalars: the sum of squares, norm, factor; no arrays */
+static void clip_sizes(const struct kernel_case *c, int64_t *count) { (void)c, (void)count; }
+
+static void clip_call(struct kernel_run *r, const struct kernels *k)
+{
+    k->clip(r->context, &r->scalar[0], r->c->accumulate ? 0.3 : 3, &r->scalar[1], &r->scalar[2]);
+}
+
+static const struct subject *subject_of(const struct kernel_case *c);
+
+/* Type of an array of the run. */
+static enum dtype type_of(const struct kernel_run *r, int array)
+{
+    return subject_of(r->c)->wide >> array & 1 ? dtype_wide(r->type) : r->type;
 }
 
 static void set(struct kernel_run *r, int array, int64_t i, double x)
 {
-    if (r->type == DTYPE_FLOAT32)
-        ((float *)r->array[array])[i] = (float)x;
-    else
-        ((double *)r->array[array])[i] = x;
+    switch (type_of(r, array)) {
+    case DTYPE_FLOAT32: ((float *)r->array[array])[i] = (float)x; break;
+    case DTYPE_FLOAT64: ((double *)r->array[array])[i] = x; break;
+    case DTYPE_BFLOAT16: ((bfloat16 *)r->array[array])[i] = bfloat16_of_double(x); break;
+    default: BUG("no kernel has arrays of %s", dtype_name(r->type));
+    }
 }
 
 static double get(const struct kernel_run *r, int array, int64_t i)
 {
-    return r->type == DTYPE_FLOAT32 ? ((const float *)r->array[array])[i] : ((const double *)r->array[array])[i];
+    switch (type_of(r, array)) {
+    case DTYPE_FLOAT32: return ((const float *)r->array[array])[i];
+    case DTYPE_FLOAT64: return ((const double *)r->array[array])[i];
+    case DTYPE_BFLOAT16: return bfloat16_to_float(((const bfloat16 *)r->array[array])[i]);
+    default: BUG("no kernel has arrays of %s", dtype_name(r->type));
+    }
 }
 
 /* second moments are not negative */
@@ -342,25 +407,32 @@ static void adamw_prepare(struct kernel_run *r, const struct kernels *reference)
     for (int64_t i = 0; i < r->count[3]; i++) set(r, 3, i, fabs(get(r, 3, i)));
 }
 
+/* What of the arrays is wide: gradients of weights, statistics, rotary tables, and all that the optimizer sees. */
 static const struct subject subjects[] = {
-    {"gemm", 1 << 2, 2e-6, 1e-13, gemm_sizes, NULL, gemm_call},
-    {"rmsnorm_forward", 1 << 2 | 1 << 3, 5e-7, 1e-14, rmsnorm_sizes, NULL, rmsnorm_forward_call},
-    {"rmsnorm_backward_input", 1 << 5, 5e-7, 1e-14, rmsnorm_sizes, rmsnorm_forward_call, rmsnorm_input_call},
-    {"rmsnorm_backward_weight", 1 << 6, 1e-6, 1e-13, rmsnorm_sizes, rmsnorm_forward_call, rmsnorm_weight_call},
-    {"rope", 1 << 0, 5e-7, 1e-14, rope_sizes, NULL, rope_call},
-    {"attention_forward", 1 << 3 | 1 << 4, 2e-6, 1e-13, attention_sizes, NULL, attention_forward_call},
-    {"attention_backward", 1 << 6 | 1 << 7 | 1 << 8, 4e-6, 1e-13, attention_sizes, attention_forward_call,
+    {"gemm", 1 << 2, 0, 2e-6, 1e-13, gemm_sizes, NULL, gemm_call},
+    {"gemm_wide", 1 << 2, 1 << 2, 2e-6, 1e-13, gemm_sizes, NULL, gemm_wide_call},
+    {"rmsnorm_forward", 1 << 2 | 1 << 3, RMSNORM_WIDE, 5e-7, 1e-14, rmsnorm_sizes, NULL, rmsnorm_forward_call},
+    {"rmsnorm_backward_input", 1 << 5, RMSNORM_WIDE, 5e-7, 1e-14, rmsnorm_sizes, rmsnorm_forward_call,
+     rmsnorm_input_call},
+    {"rmsnorm_backward_weight", 1 << 6, RMSNORM_WIDE, 1e-6, 1e-13, rmsnorm_sizes, rmsnorm_forward_call,
+     rmsnorm_weight_call},
+    {"rope", 1 << 0, 1 << 1 | 1 << 2, 5e-7, 1e-14, rope_sizes, NULL, rope_call},
+    {"attention_forward", 1 << 3 | 1 << 4, 1 << 4, 2e-6, 1e-13, attention_sizes, NULL, attention_forward_call},
+    {"attention_backward", 1 << 6 | 1 << 7 | 1 << 8, 1 << 4, 4e-6, 1e-13, attention_sizes, attention_forward_call,
      attention_backward_call},
-    {"swiglu_forward", 1 << 2, 5e-7, 1e-14, swiglu_sizes, NULL, swiglu_forward_call},
-    {"swiglu_backward", 1 << 3 | 1 << 4, 5e-7, 1e-14, swiglu_sizes, NULL, swiglu_backward_call},
-    {"add", 1 << 2, 0, 0, elementwise_sizes, NULL, add_call},
-    {"scale", 1 << 2, 1.5e-7, 0, elementwise_sizes, NULL, scale_call},
-    {"zero", 1 << 2, 0, 0, elementwise_sizes, NULL, zero_call},
-    {"sum_squares", 0, 1e-12, 1e-13, elementwise_sizes, NULL, sum_squares_call},
-    {"embedding_forward", 1 << 1, 0, 0, embedding_sizes, NULL, embedding_forward_call},
-    {"embedding_backward_weight", 1 << 2, 0, 0, embedding_sizes, NULL, embedding_backward_call},
-    {"cross_entropy", 1 << 0, 1e-6, 1e-13, cross_entropy_sizes, cross_entropy_prepare, cross_entropy_call},
-    {"adamw", 1 << 1 | 1 << 2 | 1 << 3, 5e-7, 1e-14, adamw_sizes, adamw_prepare, adamw_call},
+    {"swiglu_forward", 1 << 2, 0, 5e-7, 1e-14, swiglu_sizes, NULL, swiglu_forward_call},
+    {"swiglu_backward", 1 << 3 | 1 << 4, 0, 5e-7, 1e-14, swiglu_sizes, NULL, swiglu_backward_call},
+    {"add", 1 << 2, 0, 0, 0, elementwise_sizes, NULL, add_call},
+    {"scale", 1 << 2, 0, 1.5e-7, 0, elementwise_sizes, NULL, scale_call},
+    {"zero", 1 << 2, 0, 0, 0, elementwise_sizes, NULL, zero_call},
+    {"narrow", 1 << 2, 1 << 0, 0, 0, elementwise_sizes, NULL, narrow_call},
+    {"accumulate", 1 << 2, ALL_WIDE, 0, 0, elementwise_sizes, NULL, accumulate_call},
+    {"sum_squares", 0, ALL_WIDE, 1e-12, 1e-13, elementwise_sizes, NULL, sum_squares_call},
+    {"embedding_forward", 1 << 1, 0, 0, 0, embedding_sizes, NULL, embedding_forward_call},
+    {"embedding_backward_weight", 1 << 2, 1 << 2, 0, 0, embedding_sizes, NULL, embedding_backward_call},
+    {"cross_entropy", 1 << 0, 0, 1e-6, 1e-13, cross_entropy_sizes, cross_entropy_prepare, cross_entropy_call},
+    {"adamw", 1 << 1 | 1 << 2 | 1 << 3, ALL_WIDE, 5e-7, 1e-14, adamw_sizes, adamw_prepare, adamw_call},
+    {"clip", 0, 0, 0, 0, clip_sizes, NULL, clip_call},
 };
 
 static const struct subject *subject_of(const struct kernel_case *c)
@@ -405,7 +477,8 @@ void kernel_run_init(struct kernel_run *r, const struct kernel_case *c, const st
     const struct subject *s = subject_of(c);
     struct attention *a = &r->attention;
 
-    *r = (struct kernel_run){.c = c, .type = reference->type, .context = context, .attention = c->attention};
+    *r = (struct kernel_run){
+        .c = c, .type = reference->type, .context = context, .attention = c->attention, .scalar = {0.7}};
     a->scale = 3 / sqrt((double)(a->d_qk > 0 ? a->d_qk : 1));
     a->ld_q = a->heads * a->d_qk + c->pad;
     a->ld_k = a->kv_heads * a->d_qk + c->pad;
@@ -413,7 +486,7 @@ void kernel_run_init(struct kernel_run *r, const struct kernel_case *c, const st
     a->ld_out = a->heads * a->d_v + c->pad;
     s->sizes(c, r->count);
     for (int array = 0; array < CASE_ARRAYS; array++) {
-        r->array[array] = mem_alloc((size_t)r->count[array] * dtype_bytes(r->type));
+        r->array[array] = mem_alloc((size_t)r->count[array] * dtype_bytes(type_of(r, array)));
         BUG_ON(!r->array[array]);
         for (int64_t i = 0; i < r->count[array]; i++) set(r, array, i, value_of(array, i));
     }
@@ -452,6 +525,8 @@ double kernel_run_difference(const struct kernel_run *got, const struct kernel_r
     double most = want->sum != 0 ? fabs(got->sum - want->sum) / fabs(want->sum) : fabs(got->sum);
 
     *worst = -1;
+    for (int i = 0; i < CASE_SCALARS; i++)
+        if (got->scalar[i] != want->scalar[i]) return INFINITY; /* one number, computed in one way */
     for (int array = 0; array < CASE_ARRAYS; array++) {
         double d = subject_of(want->c)->outputs >> array & 1 ? difference(got, want, array) : 0;
 
@@ -465,10 +540,10 @@ double kernel_run_difference(const struct kernel_run *got, const struct kernel_r
 
 bool kernel_run_same_bits(const struct kernel_run *a, const struct kernel_run *b)
 {
-    bool same = memcmp(&a->sum, &b->sum, sizeof a->sum) == 0;
+    bool same = memcmp(&a->sum, &b->sum, sizeof a->sum) == 0 && memcmp(a->scalar, b->scalar, sizeof a->scalar) == 0;
 
     for (int i = 0; i < CASE_ARRAYS && same; i++)
-        same = memcmp(a->array[i], b->array[i], (size_t)a->count[i] * dtype_bytes(a->type)) == 0;
+        same = memcmp(a->array[i], b->array[i], (size_t)a->count[i] * dtype_bytes(type_of(a, i))) == 0;
     return same;
 }
 
@@ -490,7 +565,7 @@ double kernel_case_flops(const struct kernel_case *c)
 {
     const struct attention *a = &c->attention;
 
-    if (strcmp(c->kernel, "gemm") == 0) return 2.0 * (double)c->m * (double)c->n * (double)c->k;
+    if (strncmp(c->kernel, "gemm", 4) == 0) return 2.0 * (double)c->m * (double)c->n * (double)c->k;
     if (strcmp(c->kernel, "attention_forward") == 0) return 2 * visible_pairs(a) * (double)(a->d_qk + a->d_v);
     if (strcmp(c->kernel, "attention_backward") == 0) return 2 * visible_pairs(a) * (double)(3 * a->d_qk + 2 * a->d_v);
     return 0;
@@ -503,15 +578,16 @@ double kernel_case_bytes(const struct kernel_case *c, enum dtype type)
     double total = 0;
 
     s->sizes(c, count);
-    for (int i = 0; i < CASE_ARRAYS; i++) total += (double)count[i];
-    return total * (double)dtype_bytes(type);
+    for (int i = 0; i < CASE_ARRAYS; i++)
+        total += (double)count[i] * (double)dtype_bytes(s->wide >> i & 1 ? dtype_wide(type) : type);
+    return total;
 }
 
 void kernel_case_text(const struct kernel_case *c, char text[CASE_TEXT_BYTES])
 {
     const struct attention *a = &c->attention;
 
-    if (strcmp(c->kernel, "gemm") == 0)
+    if (strncmp(c->kernel, "gemm", 4) == 0)
         snprintf(text, CASE_TEXT_BYTES, "%c%c m=%jd n=%jd k=%jd pad=%jd%s", c->transpose_a ? 'T' : 'N',
                  c->transpose_b ? 'T' : 'N', (intmax_t)c->m, (intmax_t)c->n, (intmax_t)c->k, (intmax_t)c->pad,
                  c->accumulate ? " accumulate" : "");

@@ -14,7 +14,7 @@
 
 #include "kernels/kernels.h"
 
-enum { CASE_ARRAYS = 10, CASE_TEXT_BYTES = 160 };
+enum { CASE_ARRAYS = 10, CASE_SCALARS = 3, CASE_TEXT_BYTES = 160 };
 
 /* Which members matter depends on the kernel; tests/kernels/cases.c says it in one place per kernel. */
 struct kernel_case {
@@ -34,13 +34,14 @@ extern const int kernel_cases_count;
 
 struct kernel_run {
     const struct kernel_case *c;
-    enum dtype type;
+    enum dtype type;                /* the compute type */
     struct kernel_context *context; /* borrowed */
-    void *array[CASE_ARRAYS];       /* owned */
+    void *array[CASE_ARRAYS];       /* owned; of the compute type or its wide type, as the kernel wants them */
     int64_t count[CASE_ARRAYS];     /* elements */
     int32_t *indices;               /* owned; tokens, labels, positions or document starts */
     struct attention attention;
-    double sum; /* of kernels that add to a double */
+    double sum;                  /* of kernels that add to a double */
+    double scalar[CASE_SCALARS]; /* of kernels that read or write single doubles */
 };
 
 /* Memory running out is BUG. reference: of the same type, for inputs that are another kernel's results (lse, rstd). */

@@ -121,16 +121,16 @@ static void test_float32_is_float64(void **state)
 {
     struct fixture *f = *state;
     const struct kernels *single = table_of(f, DTYPE_FLOAT32, "reference"),
-                         *wide = table_of(f, DTYPE_FLOAT64, "reference");
+                         *precise = table_of(f, DTYPE_FLOAT64, "reference");
 
     for (int i = 0; i < kernel_cases_count; i++) {
         struct kernel_run got, want;
 
         if (kernel_cases[i].is_bench) continue;
         kernel_run_init(&got, &kernel_cases[i], single, &f->context[0]);
-        kernel_run_init(&want, &kernel_cases[i], wide, &f->context[0]);
+        kernel_run_init(&want, &kernel_cases[i], precise, &f->context[0]);
         kernel_run_call(&got, single);
-        kernel_run_call(&want, wide);
+        kernel_run_call(&want, precise);
         check_close(&got, &want, 2e-6, "float32 against float64");
         kernel_run_release(&got);
         kernel_run_release(&want);

@@ -146,7 +146,8 @@ static void run_steps(struct fixture *f, const double *weight_decay, const doubl
         double lr = 1e-2 / step, scale = step % 3 ? 1 : 0.25;
 
         draw_gradients(f, step);
-        if (optimizer_step(&f->o, lr, scale, &e)) fail_msg("%s", e.message);
+        *f->o.factor = scale;
+        if (optimizer_step(&f->o, lr, &e)) fail_msg("%s", e.message);
         assert_int_equal(f->o.step, step);
         follow(f, step, lr, scale, weight_decay, lr_factor);
         compare(f, step);
@@ -234,32 +235,47 @@ static void test_norm(void **state)
         for (int k = 0; k < N_TENSORS; k++)
             for (int64_t j = 0; j < sizes[k]; j++) want += pow(get(&f, f.gradient[k], j), 2);
         for (int again = 0; again < 2; again++) { /* a second call begins anew */
-            assert_int_equal(optimizer_gradient_norm(&f.o, f.world, &got, &e), ERR_NONE);
+            assert_int_equal(optimizer_gradient_norm(&f.o, f.world, 1, &got, &e), ERR_NONE);
             assert_true(fabs(got - sqrt(want)) <= 1e-6 * sqrt(want));
         }
         set(&f, f.gradient[0], 1776, INFINITY);
-        assert_int_equal(optimizer_gradient_norm(&f.o, f.world, &got, &e), ERR_NONE);
+        assert_int_equal(optimizer_gradient_norm(&f.o, f.world, 1, &got, &e), ERR_NONE);
         assert_true(isinf(got));
         set(&f, f.gradient[2], 8, NAN);
-        assert_int_equal(optimizer_gradient_norm(&f.o, f.world, &got, &e), ERR_NONE);
+        assert_int_equal(optimizer_gradient_norm(&f.o, f.world, 1, &got, &e), ERR_NONE);
         assert_true(isnan(got));
         tear_down(&f);
     }
 }
 
+static double factor_of(const struct fixture *f, double norm, double max_norm)
+{
+    double squares = norm * norm, root, factor;
+
+    f->kernels->clip(&(struct kernel_context){.device = f->device}, &squares, max_norm, &root, &factor);
+    assert_true(root == norm || (isnan(root) && isnan(norm)));
+    return factor;
+}
+
 static void test_clip_factor(void **state)
 {
+    static struct fixture f;
+
     (void)state;
-    assert_true(optimizer_clip_factor(2, 1) == 1 / (2 + 1e-6));
-    assert_true(optimizer_clip_factor(0.5, 1) == 1);
-    assert_true(optimizer_clip_factor(0, 1) == 1);
-    assert_true(optimizer_clip_factor(1, 1) == 1 / (1 + 1e-6)); /* torch's rule, to the bit */
-    assert_true(optimizer_clip_factor(1e30, 1) > 0);
-    assert_true(optimizer_clip_factor(1e30, 0) == 1); /* 0 never clips */
-    assert_true(optimizer_clip_factor(INFINITY, 0) == 1);
-    assert_true(optimizer_clip_factor(INFINITY, 1) == 0);
-    assert_true(optimizer_clip_factor(NAN, 1) == 1);
-    assert_true(optimizer_clip_factor(NAN, 0) == 1);
+    for (int i = 0; i < 3; i++) {
+        set_up(&f, ways[i].type, ways[i].kernels);
+        assert_true(factor_of(&f, 2, 1) == 1 / (2 + 1e-6));
+        assert_true(factor_of(&f, 0.5, 1) == 1);
+        assert_true(factor_of(&f, 0, 1) == 1);
+        assert_true(factor_of(&f, 1, 1) == 1 / (1 + 1e-6)); /* torch's rule, to the bit */
+        assert_true(factor_of(&f, 1e30, 1) > 0);
+        assert_true(factor_of(&f, 1e30, 0) == 1); /* 0 never clips */
+        assert_true(factor_of(&f, INFINITY, 0) == 1);
+        assert_true(factor_of(&f, INFINITY, 1) == 0);
+        assert_true(factor_of(&f, NAN, 1) == 1);
+        assert_true(factor_of(&f, NAN, 0) == 1);
+        tear_down(&f);
+    }
 }
 
 /* One element that is not finite spoils itself alone, so that its tensor can be named afterwards. */
@@ -276,8 +292,8 @@ static void test_not_finite(void **state)
         if (open_optimizer(&f, NULL, 0, &e)) fail_msg("%s", e.message);
         draw_gradients(&f, 1);
         set(&f, f.gradient[1], 5, bad[i / 3]);
-        assert_int_equal(optimizer_gradient_norm(&f.o, f.world, &norm, &e), ERR_NONE);
-        assert_int_equal(optimizer_step(&f.o, 1e-2, optimizer_clip_factor(norm, 1), &e), ERR_NONE);
+        assert_int_equal(optimizer_gradient_norm(&f.o, f.world, 1, &norm, &e), ERR_NONE);
+        assert_int_equal(optimizer_step(&f.o, 1e-2, &e), ERR_NONE);
         for (int k = 0; k < N_TENSORS; k++)
             for (int64_t j = 0; j < sizes[k]; j++)
                 assert_int_equal(isfinite(get(&f, f.value[k], j)) != 0, !(k == 1 && j == 5));
@@ -300,8 +316,8 @@ static void norm_of_shards(struct rank_test *t)
     if (!rank_check_ok(t, device_open(&spec.device, &options, &e))) return;
     rank_check_ok(t, kernels_for(&spec.kernels, spec.device, spec.type, "reference", &e));
     rank_check_ok(t, optimizer_open(&o, &spec, tensor, 1, &e));
-    rank_check_ok(t, optimizer_gradient_norm(&o, t->comm, &norm, &e));
-    rank_check(t, norm == 13);
+    rank_check_ok(t, optimizer_gradient_norm(&o, t->comm, 1, &norm, &e));
+    rank_check(t, norm == 13 && *o.factor == 1 / (13 + 1e-6));
     optimizer_close(&o);
     device_close(spec.device);
 }

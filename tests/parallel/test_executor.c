@@ -67,8 +67,8 @@ static err_t train(struct rig *rig, const struct rig_spec *spec, struct comm *wo
 
     for (int step = 0; step < 2 && !rc; step++) {
         rc = executor_train(&rig->executor, batches, 0.2, &loss, e);
-        if (!rc) rc = optimizer_gradient_norm(&rig->optimizer, rig->mesh.axis[AXIS_DP_SHARD], &norm, e);
-        if (!rc) rc = optimizer_step(&rig->optimizer, 1e-2, 1, e);
+        if (!rc) rc = optimizer_gradient_norm(&rig->optimizer, rig->mesh.axis[AXIS_DP_SHARD], 0, &norm, e);
+        if (!rc) rc = optimizer_step(&rig->optimizer, 1e-2, e);
     }
     if (!rc) rc = executor_validate(&rig->executor, &batches[0], &loss, e);
     return rc;
