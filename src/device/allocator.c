@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Segments and blocks; see allocator.h. Blocks of a segment form a list in address order, so that neighbours merge. */
+/* Segments and blocks; see allocator.h. Blocks of a segment form a list in address order, so that neighbours merge;
+ * those handed out are found by their address in a table. */
 #include "device/allocator.h"
 
 #include <string.h>
@@ -14,21 +15,27 @@ struct block {
     enum memory_kind kind;
     const char *label; /* borrowed */
     bool is_free, is_zero;
+    struct segment *segment;
     struct block *previous, *next; /* neighbours in the segment */
+    struct block *chain;           /* handed out, in the same row of the table */
 };
 
 struct segment {
     char *address;
     size_t bytes;
     bool is_small;
+    struct stream *owner; /* all its blocks belong to this stream: segments with one owner are a pool */
     struct block *first;
     struct segment *next;
 };
+
+enum { TABLE_BITS = 12 };
 
 struct allocator {
     struct device *device; /* borrowed */
     int64_t limit_bytes;
     struct segment *segments;
+    struct block *table[1 << TABLE_BITS]; /* blocks handed out, by row_of their address */
     struct memory_stats stats;
     long fault_countdown; /* armed by tests alone; -1 = off */
     bool fault_fired;
@@ -102,12 +109,12 @@ int64_t allocator_trim(struct allocator *a)
     return before - a->stats.reserved_bytes;
 }
 
-static struct block *best_fit(struct allocator *a, size_t bytes, bool is_small)
+static struct block *best_fit(struct allocator *a, size_t bytes, bool is_small, const struct stream *owner)
 {
     struct block *best = NULL;
 
     for (struct segment *s = a->segments; s; s = s->next) {
-        if (s->is_small != is_small) continue;
+        if (s->is_small != is_small || s->owner != owner) continue;
         for (struct block *b = s->first; b; b = b->next)
             if (b->is_free && b->bytes >= bytes && (!best || b->bytes < best->bytes)) best = b;
     }
@@ -120,7 +127,8 @@ static void raise_to(int64_t *highest, int64_t value)
 }
 
 /* false: the device has no such segment, and e says why; or *lacks_host: there is no memory for the records of one. */
-static bool add_segment(struct allocator *a, size_t bytes, bool is_small, bool *lacks_host, struct error *e)
+static bool add_segment(struct allocator *a, size_t bytes, bool is_small, struct stream *owner, bool *lacks_host,
+                        struct error *e)
 {
     struct segment *s = mem_zalloc(1, sizeof *s);
     struct block *b = mem_zalloc(1, sizeof *b);
@@ -133,8 +141,10 @@ static bool add_segment(struct allocator *a, size_t bytes, bool is_small, bool *
     }
     *lacks_host = !s || !b;
     if (*lacks_host || a->device->ops->segment_alloc(a->device, bytes, &address, e)) goto failed;
-    *s = (struct segment){.address = address, .bytes = bytes, .is_small = is_small, .first = b, .next = a->segments};
-    *b = (struct block){.address = address, .bytes = bytes, .is_free = true, .is_zero = a->device->ops->gives_zeros};
+    *s = (struct segment){
+        .address = address, .bytes = bytes, .is_small = is_small, .owner = owner, .first = b, .next = a->segments};
+    *b = (struct block){
+        .address = address, .bytes = bytes, .is_free = true, .is_zero = a->device->ops->gives_zeros, .segment = s};
     a->segments = s;
     a->stats.reserved_bytes += (int64_t)bytes;
     raise_to(&a->stats.reserved_peak_bytes, a->stats.reserved_bytes);
@@ -156,6 +166,7 @@ static void split(struct block *b, size_t bytes, size_t least_rest)
                            .bytes = b->bytes - bytes,
                            .is_free = true,
                            .is_zero = b->is_zero,
+                           .segment = b->segment,
                            .previous = b,
                            .next = b->next};
     if (b->next) b->next->previous = rest;
@@ -180,12 +191,49 @@ static void explain(const struct allocator *a, size_t bytes, const char *label, 
     str_release(&table);
 }
 
-err_t allocator_alloc(struct allocator *a, size_t bytes, enum memory_kind kind, const char *label, void **out,
-                      bool *is_zero, struct error *e)
+/* ---- blocks handed out, by address ---- */
+static size_t row_of(const void *p)
 {
-    size_t rounded = (bytes + ALLOCATOR_ALIGN - 1) & ~(size_t)(ALLOCATOR_ALIGN - 1);
+    return (size_t)(((uint64_t)(uintptr_t)p / ALLOCATOR_ALIGN * UINT64_C(0x9e3779b97f4a7c15)) >> (64 - TABLE_BITS));
+}
+
+static void enter(struct allocator *a, struct block *b)
+{
+    struct block **row = &a->table[row_of(b->address)];
+
+    b->chain = *row;
+    *row = b;
+}
+
+static struct block **find(struct allocator *a, const void *p)
+{
+    struct block **link = &a->table[row_of(p)];
+
+    while (*link && (*link)->address != (const char *)p) link = &(*link)->chain;
+    if (!*link) BUG("%p is not a block of this device, or was freed before", p);
+    return link;
+}
+
+/* A free block that fits, from the pool or the device; when the device has no more, what is cached is given back first.
+ * NULL: see add_segment. */
+static struct block *find_room(struct allocator *a, size_t rounded, struct stream *owner, bool *lacks_host,
+                               struct error *e)
+{
     bool is_small = rounded <= ALLOCATOR_SMALL;
     size_t segment = is_small ? ALLOCATOR_SMALL_SEGMENT : rounded;
+    struct block *b = best_fit(a, rounded, is_small, owner);
+
+    if (!b && add_segment(a, segment, is_small, owner, lacks_host, e)) b = best_fit(a, rounded, is_small, owner);
+    if (b || *lacks_host || a->device->ops->synchronize(a->device, e) || allocator_trim(a) == 0) return b;
+    if (!add_segment(a, segment, is_small, owner, lacks_host, e)) return NULL;
+    a->stats.alloc_retries++;
+    return best_fit(a, rounded, is_small, owner);
+}
+
+err_t allocator_alloc(struct allocator *a, size_t bytes, enum memory_kind kind, const char *label, struct stream *s,
+                      void **out, bool *is_zero, struct error *e)
+{
+    size_t rounded = (bytes + ALLOCATOR_ALIGN - 1) & ~(size_t)(ALLOCATOR_ALIGN - 1);
     struct error reason = {0};
     bool lacks_host = false;
     struct block *b;
@@ -202,17 +250,13 @@ err_t allocator_alloc(struct allocator *a, size_t bytes, enum memory_kind kind, 
         FAIL(&reason, ERR_MEMORY, "planted fault");
         goto failed;
     }
-    b = best_fit(a, rounded, is_small);
-    if (!b && add_segment(a, segment, is_small, &lacks_host, &reason)) b = best_fit(a, rounded, is_small);
-    if (!b && !lacks_host && allocator_trim(a) > 0 && add_segment(a, segment, is_small, &lacks_host, &reason)) {
-        a->stats.alloc_retries++;
-        b = best_fit(a, rounded, is_small);
-    }
+    b = find_room(a, rounded, a->device->properties.is_immediate ? NULL : s, &lacks_host, &reason);
     if (!b && lacks_host)
         return FAIL(e, ERR_MEMORY, "out of memory on the host, for the records of a block of the device's (\"%s\")",
                     label);
     if (!b) goto failed;
-    split(b, rounded, is_small ? ALLOCATOR_ALIGN : ALLOCATOR_SPLIT_REST);
+    split(b, rounded, b->segment->is_small ? ALLOCATOR_ALIGN : ALLOCATOR_SPLIT_REST);
+    enter(a, b);
     *is_zero = b->is_zero;
     b->is_free = b->is_zero = false;
     b->requested_bytes = bytes;
@@ -244,15 +288,16 @@ static void merge_right(struct block *b)
     mem_free(right);
 }
 
+struct stream *allocator_owner(struct allocator *a, const void *p) { return (*find(a, p))->segment->owner; }
+
 void allocator_free(struct allocator *a, void *p)
 {
-    struct block *b = NULL;
+    struct block **link, *b;
 
     if (!p) return;
-    for (struct segment *s = a->segments; s && !b; s = s->next)
-        if ((char *)p >= s->address && (char *)p < s->address + s->bytes)
-            for (b = s->first; b && b->address != (char *)p;) b = b->next;
-    if (!b || b->is_free) BUG("%p is not a block of this device, or was freed before", p);
+    link = find(a, p);
+    b = *link;
+    *link = b->chain;
     a->stats.active_bytes -= (int64_t)b->bytes;
     a->stats.kind_bytes[b->kind] -= (int64_t)b->bytes;
     b->is_free = true;

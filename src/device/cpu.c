@@ -39,6 +39,14 @@ static err_t cpu_copy(struct device *d, void *to, const void *from, size_t bytes
     return ERR_NONE;
 }
 
+static err_t cpu_copy_2d(struct device *d, void *to, size_t to_pitch, const void *from, size_t from_pitch, size_t bytes,
+                         size_t rows, struct stream *s, struct error *e)
+{
+    (void)d, (void)s, (void)e;
+    for (size_t i = 0; i < rows; i++) memcpy((char *)to + i * to_pitch, (const char *)from + i * from_pitch, bytes);
+    return ERR_NONE;
+}
+
 static err_t cpu_fill_zero(struct device *d, void *p, size_t bytes, struct stream *s, struct error *e)
 {
     (void)d, (void)s, (void)e;
@@ -52,8 +60,12 @@ static const struct device_ops device_ops_cpu = {
     .close = cpu_close,
     .segment_alloc = cpu_segment_alloc,
     .segment_free = cpu_segment_free,
+    .host_alloc = immediate_host_alloc,
+    .host_free = immediate_host_free,
     .copy = cpu_copy,
+    .copy_2d = cpu_copy_2d,
     .fill_zero = cpu_fill_zero,
+    .synchronize = immediate_synchronize,
     .stream_create = immediate_stream_create,
     .stream_destroy = immediate_stream_destroy,
     .stream_wait = immediate_stream_wait,
@@ -61,6 +73,8 @@ static const struct device_ops device_ops_cpu = {
     .event_create = immediate_event_create,
     .event_destroy = immediate_event_destroy,
     .event_record = immediate_event_record,
+    .event_synchronize = immediate_event_synchronize,
+    .event_is_done = immediate_event_is_done,
 };
 
 /* "AMD EPYC 7713" from /proc/cpuinfo; "CPU" where it says nothing. */
@@ -98,6 +112,7 @@ err_t cpu_device_create(struct device **out, const struct device_options *option
         return rc;
     }
     cpu_model_name(d->properties.name, sizeof d->properties.name);
+    d->properties.is_immediate = true;
     d->properties.threads = pool_threads(d->pool);
     d->properties.memory_bytes = sensor_memory_limit_bytes() / local_size;
     *out = d;

@@ -3,9 +3,14 @@
  * A device: memory, streams and events, behind one small table. The CPU is the embedded default; CUDA comes as a plugin
  * that fills the same table.
  *
+ * Work on a device is ordered by streams: what is given to one stream is done in that order, and an event makes one
+ * stream wait for what another was given. NULL is the main stream, in all calls: set-up, computation and the optimizer
+ * run on it. Streams and events exist on the CPU too, where all work is done when a call returns (is_immediate), so
+ * that code which overlaps copies, communication and computation is written once.
+ *
  * Memory on a device goes through one caching allocator per device (allocator.h), which knows what each block is for;
- * the table only hands out and takes back whole segments. Streams and events exist on the CPU too, where all work is
- * done when a call returns, so that code which overlaps copies, communication and computation is written once.
+ * the table only hands out and takes back whole segments. A block belongs to the stream it was allocated for: that
+ * stream may use it at once, and when it is freed it goes back to that stream's pool, for the next work given to it.
  *
  * Errors of asynchronous work are sticky: they are kept in the device and returned by the next call that can fail.
  */
@@ -58,6 +63,7 @@ struct device_properties {
                              local ranks */
     double peak_flops;    /* dense, of the training dtype; 0 = unknown */
     int threads;          /* CPU: threads of the pool */
+    bool is_immediate;    /* the CPU: all work is done when a call returns, and there is one pool of memory */
 };
 
 /* One backend. Members without "optional" are always set. */
@@ -67,19 +73,28 @@ struct device_ops {
     bool is_dry;      /* memory is only counted: what would be copied into it need not be computed */
     void (*close)(struct device *d);
     err_t (*segment_alloc)(struct device *d, size_t bytes, void **out,
-                           struct error *e); /* aligned to 64 bytes or better */
-    void (*segment_free)(struct device *d, void *p, size_t bytes);
-    err_t (*copy)(struct device *d, void *to, const void *from, size_t bytes, struct stream *s,
-                  struct error *e); /* any direction */
+                           struct error *e);                       /* aligned to 64 bytes or better */
+    void (*segment_free)(struct device *d, void *p, size_t bytes); /* work that uses it is done: device_synchronize */
+    /* Host memory that copies of a stream may use: pinned on a GPU, plain memory on the CPU. */
+    err_t (*host_alloc)(struct device *d, size_t bytes, void **out, struct error *e);
+    void (*host_free)(struct device *d, void *p);
+    /* Any direction; on the host only memory from host_alloc (for other memory: device_read and device_write). */
+    err_t (*copy)(struct device *d, void *to, const void *from, size_t bytes, struct stream *s, struct error *e);
+    /* `rows` rows of `bytes` bytes each, at addresses that are to_pitch and from_pitch bytes apart. */
+    err_t (*copy_2d)(struct device *d, void *to, size_t to_pitch, const void *from, size_t from_pitch, size_t bytes,
+                     size_t rows, struct stream *s, struct error *e);
     err_t (*fill_zero)(struct device *d, void *p, size_t bytes, struct stream *s, struct error *e);
+    err_t (*synchronize)(struct device *d, struct error *e); /* the host waits for the work of all streams */
     err_t (*stream_create)(struct device *d, struct stream **out, struct error *e);
     void (*stream_destroy)(struct device *d, struct stream *s);
     err_t (*stream_wait)(struct device *d, struct stream *s, struct event *event,
-                         struct error *e); /* s goes on after event */
-    err_t (*stream_synchronize)(struct device *d, struct stream *s, struct error *e);
+                         struct error *e); /* s goes on after what the event was recorded for by now */
+    err_t (*stream_synchronize)(struct device *d, struct stream *s, struct error *e); /* the host waits */
     err_t (*event_create)(struct device *d, struct event **out, struct error *e);
     void (*event_destroy)(struct device *d, struct event *event);
     err_t (*event_record)(struct device *d, struct event *event, struct stream *s, struct error *e);
+    err_t (*event_synchronize)(struct device *d, struct event *event, struct error *e); /* the host waits */
+    bool (*event_is_done)(struct device *d, struct event *event); /* what failed is done too: the next call tells */
 };
 
 struct device {
@@ -87,6 +102,8 @@ struct device {
     struct device_properties properties;
     struct allocator *allocator; /* owned */
     struct pool *pool;           /* owned; the CPU's threads for kernels and for host work on every device */
+    struct event *freed;         /* owned, for device_free_after; NULL before the first */
+    void *staging;               /* owned, for device_read and device_write; NULL before the first */
 };
 
 struct device_options {
@@ -98,21 +115,38 @@ struct device_options {
 };
 
 err_t device_open(struct device **out, const struct device_options *options, struct error *e) MUST_CHECK;
-void device_close(struct device *d); /* every block must have been freed: else BUG names the first one left */
+/* Waits for all work. Every block must have been freed: else BUG names the first one left. */
+void device_close(struct device *d);
 
-/* Blocks. `label` names the owner in reports ("layers.3 stash"); it is borrowed and must outlive the block. Contents
- * are undefined. ERR_MEMORY's message is the table of who holds what. bytes = 0 gives NULL. */
-err_t device_alloc(struct device *d, size_t bytes, enum memory_kind kind, const char *label, void **out,
-                   struct error *e) MUST_CHECK;
+/* Blocks. `label` names the owner in reports ("layers.3 stash"); it is borrowed and must outlive the block. s: the
+ * stream it belongs to. Contents are undefined. ERR_MEMORY's message is the table of who holds what. bytes = 0 gives
+ * NULL. */
+err_t device_alloc(struct device *d, size_t bytes, enum memory_kind kind, const char *label, struct stream *s,
+                   void **out, struct error *e) MUST_CHECK;
 /* The same, full of zeros. Memory that the device has just given, and gives as zeros, is not touched: pages come when
  * they are used. */
-err_t device_alloc_zeros(struct device *d, size_t bytes, enum memory_kind kind, const char *label, void **out,
-                         struct error *e) MUST_CHECK;
-void device_free(struct device *d, void *p); /* NULL is fine */
+err_t device_alloc_zeros(struct device *d, size_t bytes, enum memory_kind kind, const char *label, struct stream *s,
+                         void **out, struct error *e) MUST_CHECK;
+/* Its own stream was the last to use it, or waits for the one that was. NULL is fine. */
+void device_free(struct device *d, void *p);
+/* `last` was the last to use it: the stream it belongs to goes on after what `last` was given by now. */
+void device_free_after(struct device *d, void *p, struct stream *last);
 
+/* As the table's; nothing happens for no bytes. */
 err_t device_copy(struct device *d, void *to, const void *from, size_t bytes, struct stream *s,
                   struct error *e) MUST_CHECK;
+err_t device_copy_2d(struct device *d, void *to, size_t to_pitch, const void *from, size_t from_pitch, size_t bytes,
+                     size_t rows, struct stream *s, struct error *e) MUST_CHECK;
 err_t device_zero(struct device *d, void *p, size_t bytes, struct stream *s, struct error *e) MUST_CHECK;
+
+/* Between the device and any memory of the host, on the main stream; done when they return. For set-up and checkpoints:
+ * a step neither waits nor copies through here. */
+err_t device_write(struct device *d, void *to, const void *host, size_t bytes, struct error *e) MUST_CHECK;
+err_t device_read(struct device *d, void *host, const void *from, size_t bytes, struct error *e) MUST_CHECK;
+
+/* Stream `s` goes on after what `other` was given by now; `event` is recorded for it. */
+err_t device_order(struct device *d, struct stream *s, struct stream *other, struct event *event,
+                   struct error *e) MUST_CHECK;
 
 void device_memory_stats(const struct device *d, struct memory_stats *out);
 void device_reset_peaks(struct device *d); /* peaks start again at the present values */

@@ -39,6 +39,13 @@ static err_t dry_copy(struct device *d, void *to, const void *from, size_t bytes
     return ERR_NONE;
 }
 
+static err_t dry_copy_2d(struct device *d, void *to, size_t to_pitch, const void *from, size_t from_pitch, size_t bytes,
+                         size_t rows, struct stream *s, struct error *e)
+{
+    (void)d, (void)to, (void)to_pitch, (void)from, (void)from_pitch, (void)bytes, (void)rows, (void)s, (void)e;
+    return ERR_NONE;
+}
+
 static err_t dry_fill_zero(struct device *d, void *p, size_t bytes, struct stream *s, struct error *e)
 {
     (void)d, (void)p, (void)bytes, (void)s, (void)e;
@@ -51,8 +58,12 @@ static const struct device_ops device_ops_dry = {
     .close = dry_close,
     .segment_alloc = dry_segment_alloc,
     .segment_free = dry_segment_free,
+    .host_alloc = immediate_host_alloc,
+    .host_free = immediate_host_free,
     .copy = dry_copy,
+    .copy_2d = dry_copy_2d,
     .fill_zero = dry_fill_zero,
+    .synchronize = immediate_synchronize,
     .stream_create = immediate_stream_create,
     .stream_destroy = immediate_stream_destroy,
     .stream_wait = immediate_stream_wait,
@@ -60,6 +71,8 @@ static const struct device_ops device_ops_dry = {
     .event_create = immediate_event_create,
     .event_destroy = immediate_event_destroy,
     .event_record = immediate_event_record,
+    .event_synchronize = immediate_event_synchronize,
+    .event_is_done = immediate_event_is_done,
 };
 
 err_t device_dry_open(struct device **out, const struct device_properties *like, int64_t limit_bytes, struct error *e)

@@ -9,7 +9,8 @@
 
 #include "device/device.h"
 
-/* like: whose properties it claims. limit_bytes as in device_options; 0 = none. Closed by device_close. */
+/* like: whose properties it claims, and with them whether it has a pool of memory for each stream. limit_bytes as in
+ * device_options; 0 = none. Closed by device_close. */
 err_t device_dry_open(struct device **out, const struct device_properties *like, int64_t limit_bytes,
                       struct error *e) MUST_CHECK;
 

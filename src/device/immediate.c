@@ -55,3 +55,34 @@ err_t immediate_event_record(struct device *d, struct event *event, struct strea
     (void)d, (void)event, (void)s, (void)e;
     return ERR_NONE;
 }
+
+err_t immediate_event_synchronize(struct device *d, struct event *event, struct error *e)
+{
+    (void)d, (void)event, (void)e;
+    return ERR_NONE;
+}
+
+bool immediate_event_is_done(struct device *d, struct event *event)
+{
+    (void)d, (void)event;
+    return true;
+}
+
+err_t immediate_synchronize(struct device *d, struct error *e)
+{
+    (void)d, (void)e;
+    return ERR_NONE;
+}
+
+err_t immediate_host_alloc(struct device *d, size_t bytes, void **out, struct error *e)
+{
+    (void)d;
+    *out = mem_aligned(64, (bytes + 63) & ~(size_t)63);
+    return *out ? ERR_NONE : FAIL(e, ERR_MEMORY, "out of memory for %zu bytes beside the device", bytes);
+}
+
+void immediate_host_free(struct device *d, void *p)
+{
+    (void)d;
+    mem_free(p);
+}

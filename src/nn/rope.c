@@ -35,8 +35,8 @@ err_t rope_open(struct rope *r, struct device *d, enum dtype type, int64_t posit
     err_t rc;
 
     *r = (struct rope){.device = d, .positions = positions, .head_dim = head_dim};
-    rc = device_alloc(d, bytes, MEMORY_BUFFERS, "rope cos", &r->cos, e);
-    if (!rc) rc = device_alloc(d, bytes, MEMORY_BUFFERS, "rope sin", &r->sin, e);
+    rc = device_alloc(d, bytes, MEMORY_BUFFERS, "rope cos", NULL, &r->cos, e);
+    if (!rc) rc = device_alloc(d, bytes, MEMORY_BUFFERS, "rope sin", NULL, &r->sin, e);
     if (rc || d->ops->is_dry) goto out;
     host_cos = mem_alloc(bytes);
     host_sin = mem_alloc(bytes);
@@ -52,8 +52,8 @@ err_t rope_open(struct rope *r, struct device *d, enum dtype type, int64_t posit
             store(type, host_sin, p * half + i, sin((double)p * frequency));
         }
     }
-    rc = device_copy(d, r->cos, host_cos, bytes, NULL, e);
-    if (!rc) rc = device_copy(d, r->sin, host_sin, bytes, NULL, e);
+    rc = device_write(d, r->cos, host_cos, bytes, e);
+    if (!rc) rc = device_write(d, r->sin, host_sin, bytes, e);
 out:
     mem_free(host_cos);
     mem_free(host_sin);

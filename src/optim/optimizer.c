@@ -66,8 +66,8 @@ err_t optimizer_open(struct optimizer *o, const struct optim_spec *spec, struct 
     rc = assign_groups(o, e);
     o->spec.groups = NULL; /* borrowed for this call only */
     for (int i = 0; i < n; i++) total += 2 * moment_bytes(o, i);
-    if (!rc) rc = device_alloc_zeros(spec->device, total, MEMORY_OPTIMIZER, "moments", &o->storage, e);
-    if (!rc) rc = device_alloc(spec->device, 3 * sizeof *o->sum, MEMORY_BUFFERS, "norm", (void **)&o->sum, e);
+    if (!rc) rc = device_alloc_zeros(spec->device, total, MEMORY_OPTIMIZER, "moments", NULL, &o->storage, e);
+    if (!rc) rc = device_alloc(spec->device, 3 * sizeof *o->sum, MEMORY_BUFFERS, "norm", NULL, (void **)&o->sum, e);
     if (rc) {
         optimizer_close(o);
         return rc;

@@ -16,7 +16,7 @@ static struct slot *slot_of(struct executor *x, int microbatch, int unit)
 
 static err_t take(struct executor *x, size_t bytes, const char *label, void **out, struct error *e)
 {
-    return device_alloc(x->spec.device, bytes, MEMORY_STASH, label, out, e);
+    return device_alloc(x->spec.device, bytes, MEMORY_STASH, label, NULL, out, e);
 }
 
 static void give(struct executor *x, void **p)

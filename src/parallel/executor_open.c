@@ -109,8 +109,8 @@ static err_t open_buffers(struct executor *x, struct error *e)
     size_t tokens =
         larger((size_t)(s->sequences * s->length), (size_t)(s->validation_sequences * s->validation_length));
     size_t bytes = (tokens * sizeof(int32_t) + INPUT_ALIGN_BYTES - 1) & ~(size_t)(INPUT_ALIGN_BYTES - 1);
-    err_t rc =
-        device_alloc(s->device, (size_t)s->n_microbatches * INPUTS * bytes, MEMORY_BUFFERS, "inputs", &x->inputs, e);
+    err_t rc = device_alloc(s->device, (size_t)s->n_microbatches * INPUTS * bytes, MEMORY_BUFFERS, "inputs", NULL,
+                            &x->inputs, e);
 
     for (int i = 0; i < s->n_microbatches && !rc; i++) {
         uintptr_t at = (uintptr_t)x->inputs + (size_t)i * INPUTS * bytes;
@@ -154,11 +154,12 @@ err_t executor_open(struct executor *x, const struct executor_spec *spec, struct
     if (!rc) rc = make_lists(x, e);
     for (int i = 0; i < spec->model->n_groups && !rc; i++) rc = open_group(x, i, e);
     if (!rc) rc = open_buffers(x, e);
-    if (!rc) rc = device_alloc(d, x->scratch_bytes, MEMORY_SCRATCH, "scratch", &x->scratch, e);
-    if (!rc) rc = device_alloc(d, sizeof *x->loss_sum, MEMORY_BUFFERS, "loss", (void **)&x->loss_sum, e);
+    if (!rc) rc = device_alloc(d, x->scratch_bytes, MEMORY_SCRATCH, "scratch", NULL, &x->scratch, e);
+    if (!rc) rc = device_alloc(d, sizeof *x->loss_sum, MEMORY_BUFFERS, "loss", NULL, (void **)&x->loss_sum, e);
     x->kernel.workspace_bytes = kernels_workspace_bytes(spec->kernels, d->properties.threads);
     if (!rc)
-        rc = device_alloc(d, x->kernel.workspace_bytes, MEMORY_SCRATCH, "kernel workspace", &x->kernel.workspace, e);
+        rc = device_alloc(d, x->kernel.workspace_bytes, MEMORY_SCRATCH, "kernel workspace", NULL, &x->kernel.workspace,
+                          e);
     x->exec = (struct exec){.k = spec->kernels, .kernel = &x->kernel, .type = spec->type, .loss_sum = x->loss_sum};
 out:
     if (rc) executor_close(x);

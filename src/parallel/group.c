@@ -59,8 +59,8 @@ err_t group_open(struct parameter_group *g, const char *name, struct parameter *
         g->shard_elements +=
             (chunk_elements(g, i) + CHUNK_ALIGN_ELEMENTS - 1) / CHUNK_ALIGN_ELEMENTS * CHUNK_ALIGN_ELEMENTS;
     }
-    rc = device_alloc_zeros(g->device, shard_bytes(g), MEMORY_PARAMETERS, g->name, &g->shard, e);
-    if (!rc) rc = device_alloc_zeros(g->device, shard_bytes(g), MEMORY_GRADIENTS, g->name, &g->shard_gradient, e);
+    rc = device_alloc_zeros(g->device, shard_bytes(g), MEMORY_PARAMETERS, g->name, NULL, &g->shard, e);
+    if (!rc) rc = device_alloc_zeros(g->device, shard_bytes(g), MEMORY_GRADIENTS, g->name, NULL, &g->shard_gradient, e);
     if (!rc) rc = g->device->ops->event_create(g->device, &g->ready, e);
     if (rc) return rc;
     for (int i = 0; i < n; i++) {
@@ -98,7 +98,7 @@ err_t group_initialise(struct parameter_group *g, uint64_t seed, struct error *e
 
     if (!host) return FAIL(e, ERR_MEMORY, "out of memory for the initial values of %s", g->name);
     for (int i = 0; i < g->n; i++) parameter_initialise(g->parameters[i], seed, g->type, at(g, host, g->offset[i]));
-    rc = device_copy(g->device, g->shard, host, shard_bytes(g), NULL, e);
+    rc = device_write(g->device, g->shard, host, shard_bytes(g), e);
     mem_free(host);
     return rc;
 }
@@ -126,9 +126,9 @@ err_t group_gather(struct parameter_group *g, struct error *e)
 {
     size_t bytes = (size_t)g->n_shards * shard_bytes(g);
     void *exchange = NULL;
-    err_t rc = device_alloc(g->device, bytes, MEMORY_GATHERED, g->name, &g->whole, e);
+    err_t rc = device_alloc(g->device, bytes, MEMORY_GATHERED, g->name, NULL, &g->whole, e);
 
-    if (!rc) rc = device_alloc(g->device, bytes, MEMORY_GATHERED, g->name, &exchange, e);
+    if (!rc) rc = device_alloc(g->device, bytes, MEMORY_GATHERED, g->name, NULL, &exchange, e);
     if (!rc)
         rc = comm_all_gather(g->shard_comm, g->name, g->shard, exchange, (size_t)g->shard_elements, g->type,
                              g->comm_stream, e);
@@ -152,7 +152,7 @@ err_t group_gradient_begin(struct parameter_group *g, struct error *e)
     err_t rc;
 
     if (g->whole_gradient) return ERR_NONE;
-    rc = device_alloc(g->device, bytes, MEMORY_GRADIENTS, g->name, &g->whole_gradient, e);
+    rc = device_alloc(g->device, bytes, MEMORY_GRADIENTS, g->name, NULL, &g->whole_gradient, e);
     if (!rc) rc = device_zero(g->device, g->whole_gradient, bytes, NULL, e);
     if (!rc) point_gradients(g, g->whole_gradient);
     return rc;
@@ -161,11 +161,12 @@ err_t group_gradient_begin(struct parameter_group *g, struct error *e)
 err_t group_reduce(struct parameter_group *g, struct error *e)
 {
     void *exchange = NULL, *sum = NULL;
-    err_t rc = device_alloc(g->device, (size_t)g->n_shards * shard_bytes(g), MEMORY_GRADIENTS, g->name, &exchange, e);
+    err_t rc =
+        device_alloc(g->device, (size_t)g->n_shards * shard_bytes(g), MEMORY_GRADIENTS, g->name, NULL, &exchange, e);
 
     /* the padding between chunks is exchanged too: it must hold numbers */
     if (!rc) rc = device_zero(g->device, exchange, (size_t)g->n_shards * shard_bytes(g), g->comm_stream, e);
-    if (!rc) rc = device_alloc(g->device, shard_bytes(g), MEMORY_GRADIENTS, g->name, &sum, e);
+    if (!rc) rc = device_alloc(g->device, shard_bytes(g), MEMORY_GRADIENTS, g->name, NULL, &sum, e);
     if (!rc) rc = rearrange(g, g->whole_gradient, exchange, false, e);
     if (!rc)
         rc = comm_reduce_scatter(g->shard_comm, g->name, exchange, sum, (size_t)g->shard_elements, g->type, COMM_SUM,

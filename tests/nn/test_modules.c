@@ -60,7 +60,8 @@ static void setup_fixture(struct fixture *f)
     f->kernel.device = f->device;
     f->kernel.workspace_bytes = kernels_workspace_bytes(f->kernels, 1);
     assert_int_equal(
-        device_alloc(f->device, f->kernel.workspace_bytes, MEMORY_SCRATCH, "workspace", &f->kernel.workspace, &e), 0);
+        device_alloc(f->device, f->kernel.workspace_bytes, MEMORY_SCRATCH, "workspace", NULL, &f->kernel.workspace, &e),
+        0);
     assert_int_equal(rope_open(&f->rope, f->device, DTYPE_FLOAT64, LENGTH, WIDTH / HEADS, 100.0, &scaling, &e), 0);
     for (int i = 0; i < TOKENS; i++) {
         f->tokens[i] = (int32_t)rng_below(key, (uint64_t)i, VOCABULARY);
