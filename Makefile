@@ -43,7 +43,13 @@ OBJECTS  := $(SOURCES:%.c=$(B)/%.o) $(PB_C:.c=.o)
 ifeq ($(shell uname -m),x86_64)
 OBJECTS  += $(FAST:%.c=$(B)/%.avx2.o) $(FAST:%.c=$(B)/%.avx512.o)
 endif
-TESTS_C  := $(wildcard tests/*/test_*.c)
+# what needs nvcc and the toolkit's headers is built where they are; CUDA=no leaves it out
+CUDA     ?= auto
+NVCC     := $(if $(filter-out no,$(CUDA)),$(firstword $(shell command -v nvcc 2>/dev/null) $(wildcard $(CUDA_HOME)/bin/nvcc \
+            /usr/local/cuda/bin/nvcc)))
+CUDA_DIR := $(if $(NVCC),$(if $(wildcard $(NVCC:%/bin/nvcc=%)/include/cublasLt.h),$(NVCC:%/bin/nvcc=%)))
+SIM      := $(if $(CUDA_DIR),$(addprefix $(B)/cudasim/,libcudart.so.13))
+TESTS_C  := $(filter-out $(if $(CUDA_DIR),,tests/cudasim/% tests/cuda/%),$(wildcard tests/*/test_*.c))
 TESTS    := $(TESTS_C:tests/%.c=$(B)/tests/%)
 SUPPORT  := $(wildcard tests/support/*.c)
 FUZZERS  := $(patsubst %.c,$(B)/%,$(wildcard tests/fuzz/fuzz_*.c))
@@ -92,9 +98,33 @@ $(B)/tests/kernels/test_kernels $(B)/tests/kernels/test_gradients $(B)/bench/ben
 $(B)/tests/fuzz/%: $(B)/tests/fuzz/%.o $(if $(filter fuzz,$(SANITIZER)),,$(B)/tests/fuzz/replay.o) $(B)/libctitan.a
 	$(CC) $(LDFLAGS) $(if $(filter fuzz,$(SANITIZER)),-fsanitize=fuzzer) -o $@ $(filter %.o,$^) \
 	    -Wl,--whole-archive $(B)/libctitan.a -Wl,--no-whole-archive $(LDLIBS)
+# ---- the simulator of CUDA: libraries for LD_LIBRARY_PATH, under the names and symbol versions of the real ones ----
+SIM_OBJECTS := $(patsubst %.c,$(B)/%.o,$(filter-out %/driver.c %/nvml.c tests/cudasim/test_%,$(wildcard tests/cudasim/*.c)))
+$(B)/tests/cudasim/%.o: CPPFLAGS += -isystem $(CUDA_DIR)/include
+$(B)/tests/cudasim/%.o: CFLAGS += -O3
+$(B)/cudasim/libcudart.so.13: $(SIM_OBJECTS) tests/cudasim/libcudart.map
+	@mkdir -p $(@D)
+	$(CC) $(if $(SANITIZER),$(FLAGS_S)) -shared -o $@ $(SIM_OBJECTS) -Wl,-soname,$(@F) -Wl,-z,nodelete \
+	    -Wl,--version-script=tests/cudasim/libcudart.map -lpthread -lm
+	@for name in libcublasLt.so.13 libnccl.so.2; do ln -sf $(@F) $(@D)/$$name; done
+# tests of the simulator: test_<name>.c with the kernels of <name>.cu, if there are any
+NVCCFLAGS := -O2 -lineinfo -std=c++17 -gencode arch=compute_90,code=compute_90 --no-compress -cudart shared -Xcompiler -fPIC
+$(B)/%.cu.o: %.cu Makefile
+	@mkdir -p $(@D)
+	$(NVCC) $(NVCCFLAGS) -MD -MF $(@:.o=.d) -c -o $@ $<
+CUDA_UNITS := $(patsubst tests/cudasim/%.cu,%,$(wildcard tests/cudasim/*.cu))
+$(CUDA_UNITS:%=$(B)/tests/cudasim/test_%): $(B)/tests/cudasim/test_%: $(B)/tests/cudasim/%.cu.o
+$(patsubst %.c,$(B)/%,$(filter tests/cudasim/%,$(TESTS_C))): $(B)/tests/cudasim/%: $(B)/tests/cudasim/%.o $(SIM)
+	$(CC) $(LDFLAGS) -o $@ $(filter %.o,$^) -lcmocka $(addprefix -L$(B)/cudasim -l:,libcudart.so.13) -lpthread -ldl -lm
+$(B)/cudasim/libcuda.so.1: $(B)/tests/cudasim/driver.o
+	@mkdir -p $(@D)
+	$(CC) $(if $(SANITIZER),$(FLAGS_S)) -shared -o $@ $^ -Wl,-soname,$(@F)
+$(B)/cudasim/libnvidia-ml.so.1: $(B)/tests/cudasim/nvml.o
+	@mkdir -p $(@D)
+	$(CC) $(if $(SANITIZER),$(FLAGS_S)) -shared -o $@ $^ -Wl,-soname,$(@F)
 $(B)/bench/%: $(B)/bench/%.o $(B)/libctitan.a
 	$(CC) $(LDFLAGS) -o $@ $(filter %.o,$^) -Wl,--whole-archive $(B)/libctitan.a -Wl,--no-whole-archive $(LDLIBS)
-tests-built: $(TESTS) $(FUZZERS)
+tests-built: $(TESTS) $(FUZZERS) $(SIM)
 test: all tests-built ## all tests that need nothing but the installer's packages (under 10 minutes)
 	tools/run_tests --build $(B) tests
 lint: all ## layers, sizes, headers alone, shell, stale docs
@@ -122,4 +152,5 @@ clean:
 help:
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 20
 
--include $(OBJECTS:.o=.d) $(B)/src/main.d $(TESTS:=.d) $(FUZZERS:=.d) $(BENCHES:=.d) $(B)/tests/kernels/cases.d $(SUPPORT:%.c=$(B)/%.d)
+-include $(OBJECTS:.o=.d) $(B)/src/main.d $(TESTS:=.d) $(FUZZERS:=.d) $(BENCHES:=.d) $(B)/tests/kernels/cases.d $(SUPPORT:%.c=$(B)/%.d) \
+         $(wildcard $(B)/tests/cudasim/*.d)

@@ -1,0 +1,38 @@
+/* SPDX-License-Identifier: MIT */
+/* What the functions of the fake libraries share beside the model of the device. */
+#ifndef CUDASIM_RUNTIME_H
+#define CUDASIM_RUNTIME_H
+
+#include "cudasim.h"
+#include "sim.h"
+
+#include <pthread.h>
+
+struct sim_call {
+    const char *function;
+};
+struct sim_call sim_call_begin(const char *function);
+void sim_call_end(struct sim_call *call);
+/* At the head of each function of the API: starts the simulator, takes the mutex until the function returns. */
+#define SIM_CALL struct sim_call sim_call_ __attribute__((cleanup(sim_call_end), unused)) = sim_call_begin(__func__)
+
+void sim_lock(void);
+void sim_unlock(void);
+void sim_wait(pthread_cond_t *condition); /* lets others in meanwhile */
+
+extern struct cudasim_counters sim_counters;
+
+/*
+ * Errors are cudaError_t. Each call ends by return runtime_done(error): it remembers the error for cudaGetLastError, and
+ * once an operation failed on the device it returns that one for ever.
+ */
+int runtime_done(int error);
+void runtime_device_failed(int error);
+bool runtime_device_has_failed(void);
+/* The call waits for the device: counted, and reported where that is forbidden. */
+void runtime_waits(const char *function);
+/* The call uses the stream: the legacy one is reported. */
+struct sim_stream;
+struct sim_stream *runtime_stream(const char *function, const void *handle);
+
+#endif
