@@ -149,6 +149,11 @@ err_t comm_broadcast(struct comm *c, const char *name, void *data, size_t bytes,
     return rc;
 }
 
+err_t comm_check(struct comm *c, struct str *pending, struct error *e)
+{
+    return c->ops->check ? c->ops->check(c, pending, e) : ERR_NONE;
+}
+
 void comm_abort(struct comm *c, const char *reason) { c->ops->abort(c, reason ? reason : "no reason given"); }
 
 void comm_set_timeout(struct comm *c, double seconds) { c->ops->set_timeout(c, seconds); }

@@ -3,7 +3,7 @@
  * A communicator: a fixed group of ranks and the collective operations among them, behind one table.
  *
  * Backends: self (one rank), local (ranks are threads of one process), fake (any size, nothing moves: dry
- * runs), and the MPI plugin (shared memory inside a host, MPI between hosts); NCCL follows for GPUs.
+ * runs), the MPI plugin (shared memory inside a host, MPI between hosts), and NCCL on the memory of GPUs.
  * Decorators implement the same table over another communicator: comm_record, comm_fault.
  *
  * Rules for callers: every rank of the group makes the same calls in the same order, with the same counts,
@@ -11,7 +11,7 @@
  * its result may be used on `stream` (on the CPU: now).
  *
  * Results: sums are taken over the ranks in rank order, ((r0 + r1) + r2) + ..., element by element, in the
- * element type; so threads and MPI processes, one host and many, give the same bits.
+ * element type; so threads and MPI processes, one host and many, give the same bits. (NCCL has its own order.)
  *
  * NaN: a minimum or maximum over values with a NaN among them is NaN.
  *
@@ -29,6 +29,7 @@
 
 #include "base/dtype.h"
 #include "base/error.h"
+#include "base/str.h"
 
 struct comm;
 struct stream;
@@ -67,6 +68,8 @@ struct comm_ops {
     void (*set_timeout)(struct comm *c, double seconds);
     /* Optional, for backends that cannot learn what other ranks pass to split: see comm_split_ranks. */
     err_t (*split_ranks)(struct comm *c, const int *ranks, int n, struct comm **out, struct error *e);
+    /* Optional, for backends whose work goes on after a call returned: see comm_check. */
+    err_t (*check)(struct comm *c, struct str *pending, struct error *e);
 };
 
 struct comm {
@@ -94,6 +97,9 @@ err_t comm_all_reduce(struct comm *c, const char *name, void *data, size_t count
                       enum comm_operator op, struct stream *stream, struct error *e) MUST_CHECK;
 err_t comm_broadcast(struct comm *c, const char *name, void *data, size_t bytes, int root, struct stream *stream,
                      struct error *e) MUST_CHECK;
+/* Has work failed that was put on a stream? Never blocks. pending (may be NULL): the first collective that has not
+ * finished is appended, if there is one. */
+err_t comm_check(struct comm *c, struct str *pending, struct error *e) MUST_CHECK;
 void comm_abort(struct comm *c, const char *reason);
 void comm_set_timeout(struct comm *c, double seconds);
 
