@@ -2,7 +2,8 @@
 /*
  * Times the kernels at shapes of real training: one JSON line per case, with the best of several runs.
  *
- * usage: bench_kernels [--kernel NAME] [--shape TEXT] [--level auto|avx512|avx2|reference] [--type float32|float64]
+ * usage: bench_kernels [--kernel NAME] [--shape TEXT] [--level auto|avx512|avx2|reference]
+ *                      [--type float32|float64|bfloat16]
  * [--threads N]
  *                      [--repeat N] [--with-reference] [--list]
  * --kernel and --shape take the cases whose kernels and shapes contain the text; --with-reference also times the
@@ -151,7 +152,7 @@ int main(int argc, char **argv)
 
     if (!parse(&o, argc, argv) || !dtype_parse(o.type, &type)) {
         fprintf(stderr, "usage: bench_kernels [--kernel NAME] [--shape TEXT] [--level auto|avx512|avx2|reference] "
-                        "[--type float32|float64]\n"
+                        "[--type float32|float64|bfloat16]\n"
                         "                     [--threads N] [--repeat N] [--with-reference] [--list]\n");
         return 2;
     }

@@ -6,26 +6,16 @@
 
 #include "kernels/cpu/cpu.h"
 
-/* Which families have a fast twin of float32 and of float64: the others use the reference at every level. */
-#define FLOAT32_gemm(twin, reference) twin
-#define FLOAT64_gemm(twin, reference) twin
-#define FLOAT32_attention(twin, reference) twin
+/* Which families have a fast twin of float64: the others use the reference at every level. */
 #define FLOAT64_attention(twin, reference) reference
-#define FLOAT32_cross_entropy(twin, reference) twin
 #define FLOAT64_cross_entropy(twin, reference) reference
-#define FLOAT32_elementwise(twin, reference) twin
 #define FLOAT64_elementwise(twin, reference) reference
-#define FLOAT32_embedding(twin, reference) twin
 #define FLOAT64_embedding(twin, reference) reference
-#define FLOAT32_optimizer(twin, reference) twin
+#define FLOAT64_gemm(twin, reference) twin
 #define FLOAT64_optimizer(twin, reference) reference
-#define FLOAT32_reduce(twin, reference) twin
 #define FLOAT64_reduce(twin, reference) reference
-#define FLOAT32_rmsnorm(twin, reference) twin
 #define FLOAT64_rmsnorm(twin, reference) reference
-#define FLOAT32_rope(twin, reference) twin
 #define FLOAT64_rope(twin, reference) reference
-#define FLOAT32_swiglu(twin, reference) twin
 #define FLOAT64_swiglu(twin, reference) reference
 
 #define KERNEL(name, family, arguments, help) .name = name##_float32,
@@ -44,9 +34,17 @@ static const struct kernels reference_float64 = {
 #include "kernels.def"
 };
 #undef KERNEL
+#define KERNEL(name, family, arguments, help) .name = name##_bfloat16,
+static const struct kernels reference_bfloat16 = {
+    .device = "cpu",
+    .level = "reference",
+    .type = DTYPE_BFLOAT16,
+#include "kernels.def"
+};
+#undef KERNEL
 
 #if defined(__x86_64__)
-#define KERNEL(name, family, arguments, help) .name = FLOAT32_##family(name##_float32_avx2, name##_float32),
+#define KERNEL(name, family, arguments, help) .name = name##_float32_avx2,
 static const struct kernels avx2_float32 = {
     .device = "cpu",
     .level = "avx2",
@@ -62,7 +60,15 @@ static const struct kernels avx2_float64 = {
 #include "kernels.def"
 };
 #undef KERNEL
-#define KERNEL(name, family, arguments, help) .name = FLOAT32_##family(name##_float32_avx512, name##_float32),
+#define KERNEL(name, family, arguments, help) .name = name##_bfloat16_avx2,
+static const struct kernels avx2_bfloat16 = {
+    .device = "cpu",
+    .level = "avx2",
+    .type = DTYPE_BFLOAT16,
+#include "kernels.def"
+};
+#undef KERNEL
+#define KERNEL(name, family, arguments, help) .name = name##_float32_avx512,
 static const struct kernels avx512_float32 = {
     .device = "cpu",
     .level = "avx512",
@@ -75,6 +81,14 @@ static const struct kernels avx512_float64 = {
     .device = "cpu",
     .level = "avx512",
     .type = DTYPE_FLOAT64,
+#include "kernels.def"
+};
+#undef KERNEL
+#define KERNEL(name, family, arguments, help) .name = name##_bfloat16_avx512,
+static const struct kernels avx512_bfloat16 = {
+    .device = "cpu",
+    .level = "avx512",
+    .type = DTYPE_BFLOAT16,
 #include "kernels.def"
 };
 #undef KERNEL
@@ -91,9 +105,19 @@ static size_t workspace_float32_avx2(int threads)
     return larger(gemm_workspace_float32_avx2(threads), attention_workspace_float32_avx2(threads));
 }
 
+static size_t workspace_bfloat16_avx2(int threads)
+{
+    return larger(gemm_workspace_bfloat16_avx2(threads), attention_workspace_bfloat16_avx2(threads));
+}
+
 static size_t workspace_float32_avx512(int threads)
 {
     return larger(gemm_workspace_float32_avx512(threads), attention_workspace_float32_avx512(threads));
+}
+
+static size_t workspace_bfloat16_avx512(int threads)
+{
+    return larger(gemm_workspace_bfloat16_avx512(threads), attention_workspace_bfloat16_avx512(threads));
 }
 
 static bool has_avx2(void) { return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma"); }
@@ -114,11 +138,14 @@ static const struct row {
 #if defined(__x86_64__)
     {&avx512_float32, has_avx512, workspace_float32_avx512},
     {&avx512_float64, has_avx512, gemm_workspace_float64_avx512},
+    {&avx512_bfloat16, has_avx512, workspace_bfloat16_avx512},
     {&avx2_float32, has_avx2, workspace_float32_avx2},
     {&avx2_float64, has_avx2, gemm_workspace_float64_avx2},
+    {&avx2_bfloat16, has_avx2, workspace_bfloat16_avx2},
 #endif
     {&reference_float32, runs_anywhere, no_workspace},
     {&reference_float64, runs_anywhere, no_workspace},
+    {&reference_bfloat16, runs_anywhere, no_workspace},
 };
 enum { ROWS = sizeof rows / sizeof rows[0] };
 
@@ -139,8 +166,9 @@ err_t kernels_for(const struct kernels **out, const struct device *d, enum dtype
         return FAIL(e, ERR_UNSUPPORTED, "no kernels for the device \"%s\" in this build: use cpu", d->ops->name);
     if (!is_level(level))
         return FAIL(e, ERR_CONFIG, "unknown kernel level \"%s\": use auto, avx512, avx2 or reference", level);
-    if (type != DTYPE_FLOAT32 && type != DTYPE_FLOAT64)
-        return FAIL(e, ERR_UNSUPPORTED, "the cpu has no kernels for %s: use float32 or float64", dtype_name(type));
+    if (type != DTYPE_FLOAT32 && type != DTYPE_FLOAT64 && type != DTYPE_BFLOAT16)
+        return FAIL(e, ERR_UNSUPPORTED, "the cpu has no kernels for %s: use float32, float64 or bfloat16",
+                    dtype_name(type));
     for (int i = 0; i < ROWS; i++) {
         const struct kernels *k = rows[i].kernels;
 

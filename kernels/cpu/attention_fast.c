@@ -1,21 +1,23 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Attention on vectors, float32 (Dao et al. 2022, Dao 2023).
+ * Attention on vectors (Dao et al. 2022, Dao 2023).
  *
  * Scores are kept transposed: a row for each key, queries along the lanes. So the softmax's maxima and sums need no
  * work across lanes, masks are comparisons of a key's number with two vectors, and keys and values are used as they lie
  * in memory. All five products of the backward pass and both of the forward pass are one function: sum[i][j] += a[i] *
  * b[j], a broadcast, b a vector (patch).
  *
+ * Whatever the compute type, blocks are packed as floats and results are summed in floats, so that what is stored is
+ * rounded once.
+ *
  * Exponentials are powers of two: queries are multiplied by scale * log2(e) when packed.
  */
+#ifndef REAL
 #include <math.h>
 #include <string.h>
 
 #include "kernels/cpu/cpu.h"
 #include "kernels/cpu/vec.h"
-
-#define NAME(name) VEC_LEVEL(name##_float32)
 
 enum {
     LANES = 3 * VEC_WIDTH,                     /* queries in a tile */
@@ -24,8 +26,7 @@ enum {
     KEY_STEP = 2 * (VEC_WIDTH == 16 ? 12 : 6), /* a multiple of SCORE_ROWS and of SUM_ROWS */
     QUERIES = 48,                              /* in a block: a multiple of LANES */
     KEYS = 72,                                 /* in a block: a multiple of KEY_STEP */
-    PARTS = 8,     /* most blocks of queries that share a packed block of keys in the forward pass */
-    CHUNK = 32768, /* elements of packed keys in the backward pass: at least KEYS * MOST_D */
+    PARTS = 8, /* most blocks of queries that share a packed block of keys in the forward pass */
     TILES = QUERIES / LANES,
     MOST_D = 256, /* wider heads go to the reference */
 };
@@ -94,51 +95,6 @@ INLINE void add_product(int64_t depth, const float *a, const int64_t a_row, cons
 
     for (; ld - j > VEC_WIDTH; j += 2 * VEC_WIDTH) add_columns(2, depth, a, a_row, a_depth, b + j, out + j, ld, keep);
     if (j < ld) add_columns(1, depth, a, a_row, a_depth, b + j, out + j, ld, keep);
-}
-
-/* to[i][0, ld) = factor * from[i][0, d), zero where there is nothing; rows [0, n) exist. */
-static void pack_rows(const float *from, int64_t stride, int64_t n, int64_t rows, int64_t d, float factor, float *to,
-                      int64_t ld)
-{
-    for (int64_t i = 0; i < n; i++)
-        for (int64_t x = 0; x < ld; x += VEC_WIDTH)
-            vec_store(to + i * ld + x, vec_mul(vec_of(factor), vec_load_n(from + i * stride + x, d - x)));
-    memset(to + n * ld, 0, (size_t)((rows - n) * ld) * sizeof *to);
-}
-
-/* to[i][0, d) (+)= factor * from[i][0, d) for n rows: the way back. */
-INLINE void unpack_rows(const float *from, int64_t ld, int64_t n, int64_t d, float factor, bool add, float *to,
-                        int64_t stride)
-{
-    for (int64_t i = 0; i < n; i++)
-        for (int64_t x = 0; x < d; x += VEC_WIDTH) {
-            vec y = vec_mul(vec_load(from + i * ld + x), vec_of(factor));
-            float *p = to + i * stride + x;
-
-            vec_store_n(p, d - x, add ? vec_add(vec_load_n(p, d - x), y) : y);
-        }
-}
-
-/* to[tile][x][lane] = factor * from[tile * LANES + lane][x], zero where there is no row; rows [0, n) exist. */
-static void pack_lanes(const float *from, int64_t stride, int64_t n, int64_t d, float factor, float *to)
-{
-    for (int64_t i = 0; i < QUERIES; i += 8) {
-        float *tile = to + i / LANES * LANES * d + i % LANES;
-        int64_t x = 0;
-
-        for (; x + 8 <= d; x += 8) {
-            __m256 rows[8];
-
-            for (int j = 0; j < 8; j++)
-                rows[j] = i + j < n
-                              ? _mm256_mul_ps(_mm256_set1_ps(factor), _mm256_loadu_ps(from + (i + j) * stride + x))
-                              : _mm256_setzero_ps();
-            transpose_8x8(rows);
-            for (int j = 0; j < 8; j++) _mm256_storeu_ps(tile + (x + j) * LANES, rows[j]);
-        }
-        for (; x < d; x++)
-            for (int j = 0; j < 8; j++) tile[x * LANES + j] = i + j < n ? factor * from[(i + j) * stride + x] : 0;
-    }
 }
 
 static void block_init(struct block *b, const struct attention *a, const int32_t *start, int64_t first)
@@ -280,94 +236,17 @@ static void forward_keys(struct forward_scratch *s, struct forward_part *part, c
     }
 }
 
-static void write_out(const struct forward_part *part, const struct attention *a, float *out, float *lse)
-{
-    for (int64_t i = 0; i < part->block.count; i++) {
-        float sum = part->sum[i], inverse = sum > 0 ? 1 / sum : sum; /* 0 for no key, NaN stays */
-
-        unpack_rows(part->out + i * padded(a->d_v), 0, 1, a->d_v, inverse, false, out + i * a->ld_out, 0);
-        lse[i] = (float)((part->most[i] + log2((double)sum)) * (double)0x1.62e42fefa39efp-1);
-    }
-}
-
-struct NAME(forward) {
-    const struct attention *a;
-    const float *q, *k, *v;
-    float *out, *lse;
-    int64_t parts; /* of an item, at most PARTS */
-};
-
-/* Item: `parts` blocks of queries of one head of one sequence. Later blocks see more keys under a causal mask: they
- * come first. */
-static void NAME(forward_blocks)(void *arg, int64_t item, void *scratch)
-{
-    const struct NAME(forward) *f = arg;
-    const struct attention *a = f->a;
-    struct forward_scratch *s = scratch;
-    int64_t heads = a->sequences * a->heads, rows = f->parts * QUERIES, begin = a->length, end = 0;
-    int64_t first = ((a->length + rows - 1) / rows - 1 - item / heads) * rows,
-            n = smaller(f->parts, (a->length - first + QUERIES - 1) / QUERIES);
-    int64_t sequence = item % heads / a->heads, head = item % heads % a->heads,
-            kv_head = head / (a->heads / a->kv_heads);
-    int64_t token = sequence * a->length, ld_k = padded(a->d_qk), ld_v = padded(a->d_v);
-    const float *q = f->q + (token + first) * a->ld_q + head * a->d_qk;
-    const float *k = f->k + token * a->ld_k + kv_head * a->d_qk, *v = f->v + token * a->ld_v + kv_head * a->d_v;
-
-    for (int64_t i = 0; i < n; i++) {
-        struct forward_part *part = &s->part[i];
-        int64_t part_begin, part_end;
-
-        block_init(&part->block, a, a->document_start ? a->document_start + token : NULL, first + i * QUERIES);
-        pack_lanes(q + i * QUERIES * a->ld_q, a->ld_q, part->block.count, a->d_qk, (float)(a->scale * LOG2_E), part->q);
-        memset(part->out, 0, (size_t)(QUERIES * ld_v) * sizeof part->out[0]);
-        memset(part->sum, 0, sizeof part->sum);
-        for (int j = 0; j < QUERIES; j++) part->most[j] = -INFINITY;
-        block_keys(&part->block, &part_begin, &part_end);
-        begin = smaller(begin, part_begin);
-        end = larger(end, part_end);
-    }
-    for (int64_t key = begin; key < end; key += KEYS) {
-        int64_t count = smaller(KEYS, a->length - key);
-
-        pack_rows(k + key * a->ld_k, a->ld_k, count, KEYS, a->d_qk, 1, s->k, ld_k);
-        pack_rows(v + key * a->ld_v, a->ld_v, count, KEYS, a->d_v, 1, s->v, ld_v);
-        for (int64_t i = 0; i < n; i++) forward_keys(s, &s->part[i], a, key);
-    }
-    for (int64_t i = 0; i < n; i++)
-        write_out(&s->part[i], a, f->out + (token + first + i * QUERIES) * a->ld_out + head * a->d_v,
-                  f->lse + (sequence * a->heads + head) * a->length + first + i * QUERIES);
-}
-
-static bool is_fast(const struct attention *a) { return a->d_qk <= MOST_D && a->d_v <= MOST_D && a->length < 1 << 24; }
-
-/* A result does not depend on its item's other parts, so their number may follow the threads: enough items to share out
- * evenly. */
-void NAME(attention_forward)(struct kernel_context *c, const struct attention *a, const void *q, const void *k,
-                             const void *v, void *out, wide *lse)
-{
-    struct NAME(forward) f = {.a = a, .q = q, .k = k, .v = v, .out = out, .lse = lse};
-    int64_t heads = a->sequences * a->heads, threads = pool_threads(cpu_pool(c));
-
-    if (!is_fast(a)) {
-        attention_forward_float32(c, a, q, k, v, out, lse);
-        return;
-    }
-    BUG_ON(c->workspace_bytes < NAME(attention_workspace)((int)threads));
-    f.parts = larger(1, smaller(PARTS, heads * a->length / (QUERIES * 8 * threads)));
-    cpu_for_items(cpu_pool(c), heads * ((a->length + f.parts * QUERIES - 1) / (f.parts * QUERIES)), c->workspace,
-                  sizeof(struct forward_scratch), NAME(forward_blocks), &f);
-}
-
 /* ---- backward ---- */
 
 struct backward_scratch {
     struct block block;
     float q_lanes[MOST_D * QUERIES], dout_lanes[MOST_D * QUERIES]; /* [TILES][d][LANES]; q times scale * log2(e) */
     float q[QUERIES * MOST_D], dout[QUERIES * MOST_D];             /* [QUERIES][padded d]; q times scale */
-    float k[CHUNK], v[CHUNK], dk[CHUNK], dv[CHUNK];                /* [keys of the chunk][padded d] */
+    float *k, *v, *dk, *dv;                                        /* [keys of the chunk][padded d], in chunks */
     float p[KEYS * QUERIES], ds[KEYS * QUERIES];
     float dq[QUERIES * MOST_D];
     float lse[QUERIES], delta[QUERIES];
+    float chunks[];
 };
 
 /* p = 2^(q k - lse) and ds = p * (dout v - delta) for the tile's queries and the packed keys [from, to); zero for the
@@ -414,26 +293,190 @@ static void score_gradients(struct backward_scratch *s, const struct attention *
     }
 }
 
+/* One block of keys, which starts at `row` of the chunk and is number `key` of the sequence: adds to dk and dv of the
+ * chunk if with_keys, and to dq if with_queries. */
+static void backward_keys(struct backward_scratch *s, const struct attention *a, int64_t key, int64_t row,
+                          bool with_keys, bool with_queries)
+{
+    int64_t ld_k = padded(a->d_qk), ld_v = padded(a->d_v), least = KEYS, most = 0, from, to;
+    const float *k = s->k + row * ld_k, *v = s->v + row * ld_v;
+
+    for (int tile = 0; tile < TILES; tile++) {
+        tile_rows(&s->block, tile, key, &from, &to);
+        score_gradients(s, a, tile, key, k, v, from, to);
+        if (from == to) continue;
+        least = smaller(least, from);
+        most = larger(most, to);
+        for (int64_t i = tile * LANES; with_queries && i < (tile + 1) * LANES; i += SUM_ROWS)
+            add_product(to - from, s->ds + from * QUERIES + i, 1, QUERIES, k + from * ld_k, s->dq + i * ld_k, ld_k,
+                        NULL);
+    }
+    for (int64_t i = least; with_keys && i < most; i += SUM_ROWS) {
+        add_product(QUERIES, s->p + i * QUERIES, QUERIES, 1, s->dout, s->dv + (row + i) * ld_v, ld_v, NULL);
+        add_product(QUERIES, s->ds + i * QUERIES, QUERIES, 1, s->q, s->dk + (row + i) * ld_k, ld_k, NULL);
+    }
+}
+
+static bool is_fast(const struct attention *a) { return a->d_qk <= MOST_D && a->d_v <= MOST_D && a->length < 1 << 24; }
+
+#define FAMILY "kernels/cpu/attention_fast.c"
+#include "kernels/cpu/each_fast_type.h"
+#else
+
+enum {
+    /* elements of packed keys in the backward pass, at least KEYS * MOST_D: enough for most sequences, where further
+     * chunks cost more than a cache that is too small */
+    NAME(CHUNK) = sizeof(REAL) < sizeof(float) ? 131072 : 32768,
+    NAME(BACKWARD_BYTES) = sizeof(struct backward_scratch) + 4 * NAME(CHUNK) * sizeof(float),
+};
+
+/* to[i][0, ld) = factor * from[i][0, d), zero where there is nothing; rows [0, n) exist. */
+static void NAME(pack_rows)(const REAL *from, int64_t stride, int64_t n, int64_t rows, int64_t d, float factor,
+                            float *to, int64_t ld)
+{
+    for (int64_t i = 0; i < n; i++)
+        for (int64_t x = 0; x < ld; x += VEC_WIDTH)
+            vec_store(to + i * ld + x, vec_mul(vec_of(factor), vec_load_n(from + i * stride + x, d - x)));
+    memset(to + n * ld, 0, (size_t)((rows - n) * ld) * sizeof *to);
+}
+
+/* to[i][0, d) (+)= factor * from[i][0, d) for n rows: the way back. */
+INLINE void NAME(unpack_rows)(const float *from, int64_t ld, int64_t n, int64_t d, float factor, bool add, REAL *to,
+                              int64_t stride)
+{
+    for (int64_t i = 0; i < n; i++)
+        for (int64_t x = 0; x < d; x += VEC_WIDTH) {
+            vec y = vec_mul(vec_load(from + i * ld + x), vec_of(factor));
+            REAL *p = to + i * stride + x;
+
+            vec_store_n(p, d - x, add ? vec_add(vec_load_n(p, d - x), y) : y);
+        }
+}
+
+/* to[tile][x][lane] = factor * from[tile * LANES + lane][x], zero where there is no row; rows [0, n) exist. */
+static void NAME(pack_lanes)(const REAL *from, int64_t stride, int64_t n, int64_t d, float factor, float *to)
+{
+    for (int64_t i = 0; i < QUERIES; i += 8) {
+        float *tile = to + i / LANES * LANES * d + i % LANES;
+        int64_t x = 0;
+
+        for (; x + 8 <= d; x += 8) {
+            __m256 rows[8];
+
+            for (int j = 0; j < 8; j++)
+                rows[j] = i + j < n ? _mm256_mul_ps(_mm256_set1_ps(factor), load_8(from + (i + j) * stride + x))
+                                    : _mm256_setzero_ps();
+            transpose_8x8(rows);
+            for (int j = 0; j < 8; j++) _mm256_storeu_ps(tile + (x + j) * LANES, rows[j]);
+        }
+        for (; x < d; x++)
+            for (int j = 0; j < 8; j++) tile[x * LANES + j] = i + j < n ? factor * GET(from[(i + j) * stride + x]) : 0;
+    }
+}
+
+/* ---- forward ---- */
+
+static void NAME(write_out)(const struct forward_part *part, const struct attention *a, REAL *out, float *lse)
+{
+    for (int64_t i = 0; i < part->block.count; i++) {
+        float sum = part->sum[i], inverse = sum > 0 ? 1 / sum : sum; /* 0 for no key, NaN stays */
+
+        NAME(unpack_rows)(part->out + i * padded(a->d_v), 0, 1, a->d_v, inverse, false, out + i * a->ld_out, 0);
+        lse[i] = (float)((part->most[i] + log2((double)sum)) * (double)0x1.62e42fefa39efp-1);
+    }
+}
+
+struct NAME(forward) {
+    const struct attention *a;
+    const REAL *q, *k, *v;
+    REAL *out;
+    float *lse;
+    int64_t parts; /* of an item, at most PARTS */
+};
+
+/* Item: `parts` blocks of queries of one head of one sequence. Later blocks see more keys under a causal mask: they
+ * come first. */
+static void NAME(forward_blocks)(void *arg, int64_t item, void *scratch)
+{
+    const struct NAME(forward) *f = arg;
+    const struct attention *a = f->a;
+    struct forward_scratch *s = scratch;
+    int64_t heads = a->sequences * a->heads, rows = f->parts * QUERIES, begin = a->length, end = 0;
+    int64_t first = ((a->length + rows - 1) / rows - 1 - item / heads) * rows,
+            n = smaller(f->parts, (a->length - first + QUERIES - 1) / QUERIES);
+    int64_t sequence = item % heads / a->heads, head = item % heads % a->heads,
+            kv_head = head / (a->heads / a->kv_heads);
+    int64_t token = sequence * a->length, ld_k = padded(a->d_qk), ld_v = padded(a->d_v);
+    const REAL *q = f->q + (token + first) * a->ld_q + head * a->d_qk;
+    const REAL *k = f->k + token * a->ld_k + kv_head * a->d_qk, *v = f->v + token * a->ld_v + kv_head * a->d_v;
+
+    for (int64_t i = 0; i < n; i++) {
+        struct forward_part *part = &s->part[i];
+        int64_t part_begin, part_end;
+
+        block_init(&part->block, a, a->document_start ? a->document_start + token : NULL, first + i * QUERIES);
+        NAME(pack_lanes)
+        (q + i * QUERIES * a->ld_q, a->ld_q, part->block.count, a->d_qk, (float)(a->scale * LOG2_E), part->q);
+        memset(part->out, 0, (size_t)(QUERIES * ld_v) * sizeof part->out[0]);
+        memset(part->sum, 0, sizeof part->sum);
+        for (int j = 0; j < QUERIES; j++) part->most[j] = -INFINITY;
+        block_keys(&part->block, &part_begin, &part_end);
+        begin = smaller(begin, part_begin);
+        end = larger(end, part_end);
+    }
+    for (int64_t key = begin; key < end; key += KEYS) {
+        int64_t count = smaller(KEYS, a->length - key);
+
+        NAME(pack_rows)(k + key * a->ld_k, a->ld_k, count, KEYS, a->d_qk, 1, s->k, ld_k);
+        NAME(pack_rows)(v + key * a->ld_v, a->ld_v, count, KEYS, a->d_v, 1, s->v, ld_v);
+        for (int64_t i = 0; i < n; i++) forward_keys(s, &s->part[i], a, key);
+    }
+    for (int64_t i = 0; i < n; i++) NAME(write_out)
+    (&s->part[i], a, f->out + (token + first + i * QUERIES) * a->ld_out + head * a->d_v,
+     f->lse + (sequence * a->heads + head) * a->length + first + i * QUERIES);
+}
+
+/* A result does not depend on its item's other parts, so their number may follow the threads: enough items to share out
+ * evenly. */
+void NAME(attention_forward)(struct kernel_context *c, const struct attention *a, const void *q, const void *k,
+                             const void *v, void *out, wide *lse)
+{
+    struct NAME(forward) f = {.a = a, .q = q, .k = k, .v = v, .out = out, .lse = lse};
+    int64_t heads = a->sequences * a->heads, threads = pool_threads(cpu_pool(c));
+
+    if (!is_fast(a)) {
+        REFERENCE(attention_forward)(c, a, q, k, v, out, lse);
+        return;
+    }
+    BUG_ON(c->workspace_bytes < NAME(attention_workspace)((int)threads));
+    f.parts = larger(1, smaller(PARTS, heads * a->length / (QUERIES * 8 * threads)));
+    cpu_for_items(cpu_pool(c), heads * ((a->length + f.parts * QUERIES - 1) / (f.parts * QUERIES)), c->workspace,
+                  sizeof(struct forward_scratch), NAME(forward_blocks), &f);
+}
+
+/* ---- backward ---- */
+
 struct NAME(backward) {
     const struct attention *a;
-    const float *q, *k, *v, *out, *lse, *dout;
-    float *dq, *dk, *dv;
+    const REAL *q, *k, *v, *out, *dout;
+    const float *lse;
+    REAL *dq, *dk, *dv;
 };
 
 /* Packs a block of queries of one head: everything that does not depend on the keys. */
-static void pack_queries(struct backward_scratch *s, const struct NAME(backward) * f, int64_t token, int64_t sequence,
-                         int64_t head, int64_t first)
+static void NAME(pack_queries)(struct backward_scratch *s, const struct NAME(backward) * f, int64_t token,
+                               int64_t sequence, int64_t head, int64_t first)
 {
     const struct attention *a = f->a;
-    const float *q = f->q + (token + first) * a->ld_q + head * a->d_qk;
-    const float *out = f->out + (token + first) * a->ld_out + head * a->d_v;
-    const float *dout = f->dout + (token + first) * a->ld_out + head * a->d_v;
+    const REAL *q = f->q + (token + first) * a->ld_q + head * a->d_qk;
+    const REAL *out = f->out + (token + first) * a->ld_out + head * a->d_v;
+    const REAL *dout = f->dout + (token + first) * a->ld_out + head * a->d_v;
     const float *lse = f->lse + (sequence * a->heads + head) * a->length + first;
 
-    pack_lanes(q, a->ld_q, s->block.count, a->d_qk, (float)(a->scale * LOG2_E), s->q_lanes);
-    pack_lanes(dout, a->ld_out, s->block.count, a->d_v, 1, s->dout_lanes);
-    pack_rows(q, a->ld_q, s->block.count, QUERIES, a->d_qk, (float)a->scale, s->q, padded(a->d_qk));
-    pack_rows(dout, a->ld_out, s->block.count, QUERIES, a->d_v, 1, s->dout, padded(a->d_v));
+    NAME(pack_lanes)(q, a->ld_q, s->block.count, a->d_qk, (float)(a->scale * LOG2_E), s->q_lanes);
+    NAME(pack_lanes)(dout, a->ld_out, s->block.count, a->d_v, 1, s->dout_lanes);
+    NAME(pack_rows)(q, a->ld_q, s->block.count, QUERIES, a->d_qk, (float)a->scale, s->q, padded(a->d_qk));
+    NAME(pack_rows)(dout, a->ld_out, s->block.count, QUERIES, a->d_v, 1, s->dout, padded(a->d_v));
     memset(s->dq, 0, (size_t)(QUERIES * padded(a->d_qk)) * sizeof s->dq[0]);
     for (int64_t i = 0; i < QUERIES; i++) {
         vec delta = vec_zero();
@@ -446,33 +489,10 @@ static void pack_queries(struct backward_scratch *s, const struct NAME(backward)
     }
 }
 
-/* One block of keys, which starts at `row` of the chunk and is number `key` of the sequence: adds to dk and dv of the
- * chunk and to dq. */
-static void backward_keys(struct backward_scratch *s, const struct attention *a, int64_t key, int64_t row)
-{
-    int64_t ld_k = padded(a->d_qk), ld_v = padded(a->d_v), least = KEYS, most = 0, from, to;
-    const float *k = s->k + row * ld_k, *v = s->v + row * ld_v;
-
-    for (int tile = 0; tile < TILES; tile++) {
-        tile_rows(&s->block, tile, key, &from, &to);
-        score_gradients(s, a, tile, key, k, v, from, to);
-        if (from == to) continue;
-        least = smaller(least, from);
-        most = larger(most, to);
-        for (int64_t i = tile * LANES; i < (tile + 1) * LANES; i += SUM_ROWS)
-            add_product(to - from, s->ds + from * QUERIES + i, 1, QUERIES, k + from * ld_k, s->dq + i * ld_k, ld_k,
-                        NULL);
-    }
-    for (int64_t i = least; i < most; i += SUM_ROWS) {
-        add_product(QUERIES, s->p + i * QUERIES, QUERIES, 1, s->dout, s->dv + (row + i) * ld_v, ld_v, NULL);
-        add_product(QUERIES, s->ds + i * QUERIES, QUERIES, 1, s->q, s->dk + (row + i) * ld_k, ld_k, NULL);
-    }
-}
-
-/* A block of queries and the keys [chunk, chunk_end), which are packed. The first chunk sets dq, later ones add to it.
- */
-static void backward_queries(struct backward_scratch *s, const struct NAME(backward) * f, int64_t sequence,
-                             int64_t head, int64_t first, int64_t chunk, int64_t chunk_end)
+/* A block of queries and the keys [chunk, chunk_end), which are packed. With dq, the first chunk sets it and later ones
+ * add to it. */
+static void NAME(backward_queries)(struct backward_scratch *s, const struct NAME(backward) * f, int64_t sequence,
+                                   int64_t head, int64_t first, int64_t chunk, int64_t chunk_end, bool with_dq)
 {
     const struct attention *a = f->a;
     int64_t token = sequence * a->length, begin, end;
@@ -482,13 +502,40 @@ static void backward_queries(struct backward_scratch *s, const struct NAME(backw
     begin = larger(begin, chunk);
     end = smaller(end, chunk_end);
     if (begin >= end && chunk > 0) return;
-    pack_queries(s, f, token, sequence, head, first);
-    for (int64_t key = begin; key < end; key += KEYS) backward_keys(s, a, key, key - chunk);
-    unpack_rows(s->dq, padded(a->d_qk), s->block.count, a->d_qk, (float)a->scale, chunk > 0,
-                f->dq + (token + first) * a->ld_q + head * a->d_qk, a->ld_q);
+    NAME(pack_queries)(s, f, token, sequence, head, first);
+    for (int64_t key = begin; key < end; key += KEYS) backward_keys(s, a, key, key - chunk, true, with_dq);
+    if (with_dq) NAME(unpack_rows)
+    (s->dq, padded(a->d_qk), s->block.count, a->d_qk, (float)a->scale, chunk > 0,
+     f->dq + (token + first) * a->ld_q + head * a->d_qk, a->ld_q);
 }
 
-/* Item: one key-value head of one sequence, with the query heads of its group, which add to the same dk and dv. */
+/* dq alone of a block of queries, for all keys at once. */
+static void NAME(query_gradients)(struct backward_scratch *s, const struct NAME(backward) * f, int64_t sequence,
+                                  int64_t head, int64_t first)
+{
+    const struct attention *a = f->a;
+    int64_t token = sequence * a->length, kv_head = head / (a->heads / a->kv_heads), begin, end;
+
+    block_init(&s->block, a, a->document_start ? a->document_start + token : NULL, first);
+    block_keys(&s->block, &begin, &end);
+    NAME(pack_queries)(s, f, token, sequence, head, first);
+    for (int64_t key = begin; key < end; key += KEYS) {
+        int64_t n = smaller(KEYS, a->length - key);
+
+        NAME(pack_rows)
+        (f->k + (token + key) * a->ld_k + kv_head * a->d_qk, a->ld_k, n, KEYS, a->d_qk, 1, s->k, padded(a->d_qk));
+        NAME(pack_rows)
+        (f->v + (token + key) * a->ld_v + kv_head * a->d_v, a->ld_v, n, KEYS, a->d_v, 1, s->v, padded(a->d_v));
+        backward_keys(s, a, key, 0, false, true);
+    }
+    NAME(unpack_rows)
+    (s->dq, padded(a->d_qk), s->block.count, a->d_qk, (float)a->scale, false,
+     f->dq + (token + first) * a->ld_q + head * a->d_qk, a->ld_q);
+}
+
+/* Item: one key-value head of one sequence, with the query heads of its group, which add to the same dk and dv. Keys
+ * come in chunks; where dq is no float, what is summed over chunks would be rounded with each: it takes a pass of its
+ * own. */
 static void NAME(backward_group)(void *arg, int64_t item, void *scratch)
 {
     const struct NAME(backward) *f = arg;
@@ -497,22 +544,29 @@ static void NAME(backward_group)(void *arg, int64_t item, void *scratch)
     int64_t sequence = item / a->kv_heads, kv_head = item % a->kv_heads, group = a->heads / a->kv_heads,
             token = sequence * a->length;
     int64_t ld_k = padded(a->d_qk), ld_v = padded(a->d_v),
-            chunk = CHUNK / larger(VEC_WIDTH, larger(ld_k, ld_v)) / KEYS * KEYS;
+            chunk = NAME(CHUNK) / larger(VEC_WIDTH, larger(ld_k, ld_v)) / KEYS * KEYS;
+    bool dq_apart = chunk < a->length && sizeof(REAL) < sizeof(float);
 
+    s->k = s->chunks;
+    s->v = s->k + NAME(CHUNK);
+    s->dk = s->v + NAME(CHUNK);
+    s->dv = s->dk + NAME(CHUNK);
     for (int64_t key = 0; key < a->length; key += chunk) {
         int64_t n = smaller(chunk, a->length - key), rows = (n + KEYS - 1) / KEYS * KEYS;
         int64_t at_k = (token + key) * a->ld_k + kv_head * a->d_qk, at_v = (token + key) * a->ld_v + kv_head * a->d_v;
 
-        pack_rows(f->k + at_k, a->ld_k, n, rows, a->d_qk, 1, s->k, ld_k);
-        pack_rows(f->v + at_v, a->ld_v, n, rows, a->d_v, 1, s->v, ld_v);
+        NAME(pack_rows)(f->k + at_k, a->ld_k, n, rows, a->d_qk, 1, s->k, ld_k);
+        NAME(pack_rows)(f->v + at_v, a->ld_v, n, rows, a->d_v, 1, s->v, ld_v);
         memset(s->dk, 0, (size_t)(rows * ld_k) * sizeof s->dk[0]);
         memset(s->dv, 0, (size_t)(rows * ld_v) * sizeof s->dv[0]);
         for (int64_t head = kv_head * group; head < (kv_head + 1) * group; head++)
             for (int64_t first = 0; first < a->length; first += QUERIES)
-                backward_queries(s, f, sequence, head, first, key, key + n);
-        unpack_rows(s->dk, ld_k, n, a->d_qk, 1, false, f->dk + at_k, a->ld_k);
-        unpack_rows(s->dv, ld_v, n, a->d_v, 1, false, f->dv + at_v, a->ld_v);
+                NAME(backward_queries)(s, f, sequence, head, first, key, key + n, !dq_apart);
+        NAME(unpack_rows)(s->dk, ld_k, n, a->d_qk, 1, false, f->dk + at_k, a->ld_k);
+        NAME(unpack_rows)(s->dv, ld_v, n, a->d_v, 1, false, f->dv + at_v, a->ld_v);
     }
+    for (int64_t head = kv_head * group; dq_apart && head < (kv_head + 1) * group; head++)
+        for (int64_t first = 0; first < a->length; first += QUERIES) NAME(query_gradients)(s, f, sequence, head, first);
 }
 
 void NAME(attention_backward)(struct kernel_context *c, const struct attention *a, const void *q, const void *k,
@@ -523,17 +577,18 @@ void NAME(attention_backward)(struct kernel_context *c, const struct attention *
         f = {.a = a, .q = q, .k = k, .v = v, .out = out, .lse = lse, .dout = dout, .dq = dq, .dk = dk, .dv = dv};
 
     if (!is_fast(a)) {
-        attention_backward_float32(c, a, q, k, v, out, lse, dout, dq, dk, dv);
+        REFERENCE(attention_backward)(c, a, q, k, v, out, lse, dout, dq, dk, dv);
         return;
     }
     BUG_ON(c->workspace_bytes < NAME(attention_workspace)(pool_threads(cpu_pool(c))));
-    cpu_for_items(cpu_pool(c), a->sequences * a->kv_heads, c->workspace, sizeof(struct backward_scratch),
-                  NAME(backward_group), &f);
+    cpu_for_items(cpu_pool(c), a->sequences * a->kv_heads, c->workspace, NAME(BACKWARD_BYTES), NAME(backward_group),
+                  &f);
 }
 
 size_t NAME(attention_workspace)(int threads)
 {
-    size_t forward = sizeof(struct forward_scratch), backward = sizeof(struct backward_scratch);
+    size_t forward = sizeof(struct forward_scratch), backward = NAME(BACKWARD_BYTES);
 
     return (size_t)threads * (forward > backward ? forward : backward);
 }
+#endif

@@ -8,6 +8,7 @@
 #ifndef KERNELS_CPU_CPU_H
 #define KERNELS_CPU_CPU_H
 
+#include "base/bfloat16.h"
 #include "kernels/kernels.h"
 
 /* A kernel and its wide twin are one function where the compute type is wide itself. */
@@ -17,17 +18,33 @@
 #define gemm_wide_float64_avx2 gemm_float64_avx2
 #define gemm_wide_float32_avx512 gemm_float32_avx512
 #define gemm_wide_float64_avx512 gemm_float64_avx512
+/* A kernel that sees nothing but wide data is that of the wide type. */
+#define accumulate_bfloat16 accumulate_float32
+#define adamw_bfloat16 adamw_float32
+#define clip_bfloat16 clip_float32
+#define sum_squares_bfloat16 sum_squares_float32
+#define accumulate_bfloat16_avx2 accumulate_float32_avx2
+#define adamw_bfloat16_avx2 adamw_float32_avx2
+#define sum_squares_bfloat16_avx2 sum_squares_float32_avx2
+#define accumulate_bfloat16_avx512 accumulate_float32_avx512
+#define adamw_bfloat16_avx512 adamw_float32_avx512
+#define sum_squares_bfloat16_avx512 sum_squares_float32_avx512
 /* One number needs no vectors. */
 #define clip_float32_avx2 clip_float32
 #define clip_float32_avx512 clip_float32
+#define clip_bfloat16_avx2 clip_float32
+#define clip_bfloat16_avx512 clip_float32
 
-/* <kernel>_float32 and <kernel>_float64 are the references. _avx2 and _avx512 are the fast twins; which families have
- * them is said in kernels/kernels.c. */
+/* <kernel>_float32, _float64 and _bfloat16 are the references. _avx2 and _avx512 are the fast twins; which families
+ * have them is said in kernels/kernels.c. */
 #define KERNEL(name, family, arguments, help)                                                                          \
     void name##_float32 arguments;                                                                                     \
     void name##_float64 arguments;                                                                                     \
     void name##_float32_avx2 arguments;                                                                                \
     void name##_float64_avx2 arguments;                                                                                \
+    void name##_bfloat16 arguments;                                                                                    \
+    void name##_bfloat16_avx2 arguments;                                                                               \
+    void name##_bfloat16_avx512 arguments;                                                                             \
     void name##_float32_avx512 arguments;                                                                              \
     void name##_float64_avx512 arguments;
 #include "kernels/kernels.def"
@@ -38,8 +55,12 @@ size_t gemm_workspace_float32_avx2(int threads);
 size_t gemm_workspace_float64_avx2(int threads);
 size_t gemm_workspace_float32_avx512(int threads);
 size_t gemm_workspace_float64_avx512(int threads);
+size_t gemm_workspace_bfloat16_avx2(int threads);
+size_t gemm_workspace_bfloat16_avx512(int threads);
 size_t attention_workspace_float32_avx2(int threads);
 size_t attention_workspace_float32_avx512(int threads);
+size_t attention_workspace_bfloat16_avx2(int threads);
+size_t attention_workspace_bfloat16_avx512(int threads);
 
 struct pool *cpu_pool(const struct kernel_context *c); /* NULL: one thread */
 

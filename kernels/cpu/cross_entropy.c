@@ -23,13 +23,13 @@ static double NAME(cross_entropy_row)(REAL *x, int64_t v, int32_t label, double 
     double most = -INFINITY, sum = 0, loss;
 
     if (label == LABEL_IGNORED) {
-        for (int64_t i = 0; with_gradient && i < v; i++) x[i] = 0;
+        for (int64_t i = 0; with_gradient && i < v; i++) x[i] = PUT(0);
         return 0;
     }
-    for (int64_t i = 0; i < v; i++) most = x[i] > most ? x[i] : most;
-    for (int64_t i = 0; i < v; i++) sum += exp(x[i] - most);
-    loss = log(sum) + most - x[label];
-    for (int64_t i = 0; with_gradient && i < v; i++) x[i] = (REAL)(scale * (exp(x[i] - most) / sum - (i == label)));
+    for (int64_t i = 0; i < v; i++) most = GET(x[i]) > most ? GET(x[i]) : most;
+    for (int64_t i = 0; i < v; i++) sum += exp(GET(x[i]) - most);
+    loss = log(sum) + most - GET(x[label]);
+    for (int64_t i = 0; with_gradient && i < v; i++) x[i] = PUT(scale * (exp(GET(x[i]) - most) / sum - (i == label)));
     return loss;
 }
 

@@ -1,77 +1,87 @@
 /* SPDX-License-Identifier: MIT */
-/* Sums, rounding, scaling and zeroing of arrays on vectors, float32. */
+/* Sums, rounding, scaling and zeroing of arrays on vectors. */
+#ifndef REAL
 #include <string.h>
 
 #include "kernels/cpu/cpu.h"
 #include "kernels/cpu/vec.h"
 
-struct elementwise {
-    const float *x, *y;
-    float *out;
+#define FAMILY "kernels/cpu/elementwise_fast.c"
+#include "kernels/cpu/each_fast_type.h"
+#else
+
+struct NAME(elementwise) {
+    const REAL *x, *y;
+    const float *precise;
+    REAL *out;
     float factor;
 };
 
-static void add_range(void *arg, int64_t begin, int64_t end)
+static void NAME(add_range)(void *arg, int64_t begin, int64_t end)
 {
-    const struct elementwise *s = arg;
+    const struct NAME(elementwise) *s = arg;
 
     for (int64_t i = begin; i < end; i += VEC_WIDTH)
         vec_store_n(s->out + i, end - i, vec_add(vec_load_n(s->x + i, end - i), vec_load_n(s->y + i, end - i)));
 }
 
-static void scale_range(void *arg, int64_t begin, int64_t end)
+static void NAME(scale_range)(void *arg, int64_t begin, int64_t end)
 {
-    const struct elementwise *s = arg;
+    const struct NAME(elementwise) *s = arg;
 
     for (int64_t i = begin; i < end; i += VEC_WIDTH)
         vec_store_n(s->out + i, end - i, vec_mul(vec_load_n(s->out + i, end - i), vec_of(s->factor)));
 }
 
-static void zero_range(void *arg, int64_t begin, int64_t end)
+static void NAME(zero_range)(void *arg, int64_t begin, int64_t end)
 {
-    const struct elementwise *s = arg;
+    const struct NAME(elementwise) *s = arg;
 
     memset(s->out + begin, 0, (size_t)(end - begin) * sizeof *s->out);
 }
 
-static void narrow_range(void *arg, int64_t begin, int64_t end)
+static void NAME(narrow_range)(void *arg, int64_t begin, int64_t end)
 {
-    const struct elementwise *s = arg;
+    const struct NAME(elementwise) *s = arg;
 
-    memcpy(s->out + begin, s->x + begin, (size_t)(end - begin) * sizeof *s->out);
+    for (int64_t i = begin; i < end; i += VEC_WIDTH)
+        vec_store_n(s->out + i, end - i, vec_load_n(s->precise + i, end - i));
 }
 
-void VEC_LEVEL(add_float32)(struct kernel_context *c, int64_t n, const void *x, const void *y, void *out)
+void NAME(add)(struct kernel_context *c, int64_t n, const void *x, const void *y, void *out)
 {
-    struct elementwise s = {.x = x, .y = y, .out = out};
+    struct NAME(elementwise) s = {.x = x, .y = y, .out = out};
 
-    cpu_for_ranges(c, n, cpu_rows_grain(1), add_range, &s);
+    cpu_for_ranges(c, n, cpu_rows_grain(1), NAME(add_range), &s);
 }
 
-void VEC_LEVEL(narrow_float32)(struct kernel_context *c, int64_t n, const wide *x, void *out)
+void NAME(narrow)(struct kernel_context *c, int64_t n, const wide *x, void *out)
 {
-    struct elementwise s = {.x = x, .out = out};
+    struct NAME(elementwise) s = {.precise = x, .out = out};
 
-    cpu_for_ranges(c, n, cpu_rows_grain(1), narrow_range, &s);
+    cpu_for_ranges(c, n, cpu_rows_grain(1), NAME(narrow_range), &s);
 }
 
-void VEC_LEVEL(accumulate_float32)(struct kernel_context *c, int64_t n, const wide *x, wide *sum)
+#ifdef IS_WIDE
+void NAME(accumulate)(struct kernel_context *c, int64_t n, const wide *x, wide *sum)
 {
-    struct elementwise s = {.x = sum, .y = x, .out = sum};
+    struct NAME(elementwise) s = {.x = sum, .y = x, .out = sum};
 
-    cpu_for_ranges(c, n, cpu_rows_grain(1), add_range, &s);
+    cpu_for_ranges(c, n, cpu_rows_grain(1), NAME(add_range), &s);
+}
+#endif
+
+void NAME(scale)(struct kernel_context *c, int64_t n, double factor, void *x)
+{
+    struct NAME(elementwise) s = {.out = x, .factor = (float)factor};
+
+    cpu_for_ranges(c, n, cpu_rows_grain(1), NAME(scale_range), &s);
 }
 
-void VEC_LEVEL(scale_float32)(struct kernel_context *c, int64_t n, double factor, void *x)
+void NAME(zero)(struct kernel_context *c, int64_t n, void *x)
 {
-    struct elementwise s = {.out = x, .factor = (float)factor};
+    struct NAME(elementwise) s = {.out = x};
 
-    cpu_for_ranges(c, n, cpu_rows_grain(1), scale_range, &s);
+    cpu_for_ranges(c, n, cpu_rows_grain(1), NAME(zero_range), &s);
 }
-
-void VEC_LEVEL(zero_float32)(struct kernel_context *c, int64_t n, void *x)
-{
-    struct elementwise s = {.out = x};
-
-    cpu_for_ranges(c, n, cpu_rows_grain(1), zero_range, &s);
-}
+#endif

@@ -16,7 +16,8 @@ struct NAME(embedding) {
     int64_t t, d;
     const int32_t *tokens;  /* [t] */
     const REAL *table, *dy; /* [v, d], [t, d] */
-    REAL *y, *dtable;       /* [t, d], [v, d] */
+    REAL *y;                /* [t, d] */
+    WIDE *dtable;           /* [v, d] */
 };
 
 static void NAME(embedding_rows)(void *arg, int64_t begin, int64_t end)
@@ -42,9 +43,9 @@ static void NAME(embedding_columns)(void *arg, int64_t begin, int64_t end)
 
     for (int64_t t = 0; t < s->t; t++) {
         const REAL *dy = s->dy + t * s->d;
-        REAL *row = s->dtable + s->tokens[t] * s->d;
+        WIDE *row = s->dtable + s->tokens[t] * s->d;
 
-        for (int64_t i = begin; i < end; i++) row[i] += dy[i];
+        for (int64_t i = begin; i < end; i++) row[i] += GET(dy[i]);
     }
 }
 

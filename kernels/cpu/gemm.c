@@ -16,23 +16,34 @@ struct NAME(gemm) {
     int64_t n, k;
     const REAL *a, *b;
     int64_t a_row, a_column, b_row, b_column; /* strides of op(a) and op(b) in elements */
-    bool accumulate;
-    REAL *out;
+    bool accumulate, is_wide;                 /* is_wide: out is, where there is a difference */
+    void *out;                                /* [m, n], row stride ldo */
     int64_t ldo;
 };
+
+/* out[at] = sum, plus out[at] if asked, rounded once. */
+static void NAME(gemm_store)(const struct NAME(gemm) * s, int64_t at, double sum)
+{
+    REAL *out = s->out;
+    WIDE *wide_out = s->out;
+
+    if (s->is_wide)
+        wide_out[at] = (WIDE)(s->accumulate ? wide_out[at] + sum : sum);
+    else
+        out[at] = PUT(s->accumulate ? GET(out[at]) + sum : sum);
+}
 
 static void NAME(gemm_block)(const struct NAME(gemm) * s, int64_t i, int64_t first, int64_t width)
 {
     double sum[GEMM_COLUMNS] = {0};
-    REAL *out = s->out + i * s->ldo + first;
 
     for (int64_t k = 0; k < s->k; k++) {
-        double a = s->a[i * s->a_row + k * s->a_column];
+        double a = GET(s->a[i * s->a_row + k * s->a_column]);
         const REAL *b = s->b + k * s->b_row + first * s->b_column;
 
-        for (int64_t j = 0; j < width; j++) sum[j] += a * b[j * s->b_column];
+        for (int64_t j = 0; j < width; j++) sum[j] += a * GET(b[j * s->b_column]);
     }
-    for (int64_t j = 0; j < width; j++) out[j] = (REAL)(s->accumulate ? out[j] + sum[j] : sum[j]);
+    for (int64_t j = 0; j < width; j++) NAME(gemm_store)(s, i * s->ldo + first + j, sum[j]);
 }
 
 static void NAME(gemm_rows)(void *arg, int64_t begin, int64_t end)
@@ -44,14 +55,16 @@ static void NAME(gemm_rows)(void *arg, int64_t begin, int64_t end)
             NAME(gemm_block)(s, i, first, s->n - first < GEMM_COLUMNS ? s->n - first : GEMM_COLUMNS);
 }
 
-void NAME(gemm)(struct kernel_context *c, bool transpose_a, bool transpose_b, int64_t m, int64_t n, int64_t k,
-                const void *a, int64_t lda, const void *b, int64_t ldb, bool accumulate, void *out, int64_t ldo)
+static void NAME(gemm_any)(struct kernel_context *c, bool transpose_a, bool transpose_b, int64_t m, int64_t n,
+                           int64_t k, const void *a, int64_t lda, const void *b, int64_t ldb, bool accumulate,
+                           bool is_wide, void *out, int64_t ldo)
 {
     struct NAME(gemm) s = {.n = n,
                            .k = k,
                            .a = a,
                            .b = b,
                            .accumulate = accumulate,
+                           .is_wide = is_wide,
                            .out = out,
                            .ldo = ldo,
                            .a_row = transpose_a ? 1 : lda,
@@ -61,4 +74,18 @@ void NAME(gemm)(struct kernel_context *c, bool transpose_a, bool transpose_b, in
 
     cpu_for_ranges(c, m, 8, NAME(gemm_rows), &s);
 }
+
+void NAME(gemm)(struct kernel_context *c, bool transpose_a, bool transpose_b, int64_t m, int64_t n, int64_t k,
+                const void *a, int64_t lda, const void *b, int64_t ldb, bool accumulate, void *out, int64_t ldo)
+{
+    NAME(gemm_any)(c, transpose_a, transpose_b, m, n, k, a, lda, b, ldb, accumulate, false, out, ldo);
+}
+
+#ifndef IS_WIDE
+void NAME(gemm_wide)(struct kernel_context *c, bool transpose_a, bool transpose_b, int64_t m, int64_t n, int64_t k,
+                     const void *a, int64_t lda, const void *b, int64_t ldb, bool accumulate, wide *out, int64_t ldo)
+{
+    NAME(gemm_any)(c, transpose_a, transpose_b, m, n, k, a, lda, b, ldb, accumulate, true, out, ldo);
+}
+#endif
 #endif

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Matrix product on vectors (Goto, van de Geijn 2008; Van Zee, van de Geijn 2015), for float and double and the
- * instruction set of the file that includes this one.
+ * Matrix product on vectors (Goto, van de Geijn 2008; Van Zee, van de Geijn 2015), for float, bfloat16 (widened when
+ * packed: from there on it is the product of floats) and double, and the instruction set it is compiled for.
  *
  * k is cut into slices; a slice of b is packed into panels of NR columns (shared, in the workspace), then tiles of out
  * are computed in parallel: each packs its rows of a into panels of MR rows (own scratch), and a kernel in registers
@@ -20,49 +20,38 @@ enum {
     MR = VEC_WIDTH == 16 ? 12 : 6, /* 2 MR sums, 2 vectors of b and one of a fill the registers */
 };
 
-/* panel[k][i] = p[i * across + k] for i < n, zero for n <= i < r, for the k that come in whole eights; returns how
- * many. Stores are 8 wide: what they write too far is written over by the next, since later rows come first and later k
- * last. */
-INLINE int64_t pack_transposed_float32(const float *p, int64_t across, int64_t n, int64_t depth, const int64_t r,
-                                       float *panel)
-{
-    int64_t k = 0;
-
-    for (; k + 8 <= depth; k += 8)
-        for (int64_t first = (r - 1) / 8 * 8; first >= 0; first -= 8) {
-            __m256 rows[8];
-
-            for (int i = 0; i < 8; i++)
-                rows[i] = first + i < n ? _mm256_loadu_ps(p + (first + i) * across + k) : _mm256_setzero_ps();
-            transpose_8x8(rows);
-            for (int i = 0; i < 8; i++) _mm256_storeu_ps(panel + (k + i) * r + first, rows[i]);
-        }
-    return k;
-}
-
-INLINE int64_t pack_transposed_float64(const double *p, int64_t across, int64_t n, int64_t depth, const int64_t r,
-                                       double *panel)
-{
-    (void)p, (void)across, (void)n, (void)depth, (void)r, (void)panel;
-    return 0; /* doubles are for tests: the plain loop serves */
-}
+/* For bfloat16: sums of at most so many columns and elements of out are kept as floats until they are whole. */
+enum { SUM_COLUMNS = 1536, SUM_ELEMENTS = 2 << 20 };
 
 #define REAL float
+#define STORED float
+#define GET(x) (x)
 #define NAME(name) VEC_LEVEL(name##_float32)
 #define VECTOR(function) vec##function
 #define WIDTH VEC_WIDTH
-#define PACK_TRANSPOSED pack_transposed_float32
+#include "kernels/cpu/gemm_fast.c"
+#undef STORED
+#undef GET
+#undef NAME
+#define STORED bfloat16
+#define GET(x) bfloat16_to_float(x)
+#define NAME(name) VEC_LEVEL(name##_bfloat16)
+#define IS_NARROW
 #include "kernels/cpu/gemm_fast.c"
 #undef REAL
+#undef STORED
+#undef GET
 #undef NAME
 #undef VECTOR
 #undef WIDTH
-#undef PACK_TRANSPOSED
+#undef IS_NARROW
 #define REAL double
+#define STORED double
+#define GET(x) (x)
 #define NAME(name) VEC_LEVEL(name##_float64)
 #define VECTOR(function) vecd##function
 #define WIDTH VECD_WIDTH
-#define PACK_TRANSPOSED pack_transposed_float64
+#define IS_DOUBLE
 #include "kernels/cpu/gemm_fast.c"
 #else
 
@@ -72,11 +61,16 @@ enum {
     /* the packed b, and a tile's packed a, each with what packing may write too far */
     NAME(B_ELEMENTS) = 12288 / sizeof(REAL) * GEMM_DEPTH + 64 / sizeof(REAL),
     NAME(A_ELEMENTS) = GEMM_PANELS * MR * GEMM_DEPTH + 64 / sizeof(REAL),
+#ifdef IS_NARROW
+    NAME(SUMS) = SUM_ELEMENTS,
+#else
+    NAME(SUMS) = 0,
+#endif
 };
 
 struct NAME(gemm) {
     int64_t m, n, k;
-    const REAL *a, *b;
+    const STORED *a, *b;
     int64_t a_row, a_column, b_row, b_column; /* strides of op(a) and op(b) in elements */
     REAL *out;
     int64_t ldo;
@@ -87,19 +81,56 @@ struct NAME(gemm) {
     int64_t tiles_m, tiles_n;
 };
 
+/* panel[k][i] = p[i * across + k] for i < n, zero for n <= i < r, for the k that come in whole eights; returns how
+ * many. Stores are 8 wide: what they write too far is written over by the next, since later rows come first and later k
+ * last. */
+INLINE int64_t NAME(pack_transposed)(const STORED *p, int64_t across, int64_t n, int64_t depth, const int64_t r,
+                                     REAL *panel)
+{
+    int64_t k = 0;
+
+#ifdef IS_DOUBLE /* doubles are for tests: the plain loop serves */
+    (void)p, (void)across, (void)n, (void)depth, (void)r, (void)panel;
+#else
+    for (; k + 8 <= depth; k += 8)
+        for (int64_t first = (r - 1) / 8 * 8; first >= 0; first -= 8) {
+            __m256 rows[8];
+
+            for (int i = 0; i < 8; i++)
+                rows[i] = first + i < n ? load_8(p + (first + i) * across + k) : _mm256_setzero_ps();
+            transpose_8x8(rows);
+            for (int i = 0; i < 8; i++) _mm256_storeu_ps(panel + (k + i) * r + first, rows[i]);
+        }
+#endif
+    return k;
+}
+
+/* panel[i] = p[i] for i < r */
+INLINE void NAME(pack_row)(const STORED *p, const int64_t r, REAL *panel)
+{
+#ifdef IS_NARROW
+    int64_t i = 0;
+
+    for (; i + 8 <= r; i += 8) _mm256_storeu_ps(panel + i, load_8(p + i));
+    for (; i < r; i++) panel[i] = GET(p[i]);
+#else
+    memcpy(panel, p, (size_t)r * sizeof *p);
+#endif
+}
+
 /* Copies panel[k][i] = p[i * across + k * along] for i < n, zero for n <= i < r; k < depth. */
-INLINE void NAME(pack)(const REAL *p, int64_t across, int64_t along, int64_t n, int64_t depth, const int64_t r,
+INLINE void NAME(pack)(const STORED *p, int64_t across, int64_t along, int64_t n, int64_t depth, const int64_t r,
                        REAL *panel)
 {
     int64_t k = 0;
 
     if (across == 1 && n == r) {
-        for (; k < depth; k++) memcpy(panel + k * r, p + k * along, (size_t)r * sizeof *p);
+        for (; k < depth; k++) NAME(pack_row)(p + k * along, r, panel + k * r);
         return;
     }
-    if (along == 1) k = PACK_TRANSPOSED(p, across, n, depth, r, panel);
+    if (along == 1) k = NAME(pack_transposed)(p, across, n, depth, r, panel);
     for (; k < depth; k++)
-        for (int64_t i = 0; i < r; i++) panel[k * r + i] = i < n ? p[i * across + k * along] : 0;
+        for (int64_t i = 0; i < r; i++) panel[k * r + i] = i < n ? GET(p[i * across + k * along]) : 0;
 }
 
 static void NAME(pack_b)(void *arg, int64_t panel)
@@ -192,11 +223,16 @@ static void NAME(clear)(const struct NAME(gemm) * s)
 
 size_t NAME(gemm_workspace)(int threads)
 {
-    return sizeof(REAL) * (NAME(B_ELEMENTS) + (size_t)threads * NAME(A_ELEMENTS));
+    return sizeof(REAL) * (NAME(SUMS) + NAME(B_ELEMENTS) + (size_t)threads * NAME(A_ELEMENTS));
 }
 
+#ifdef IS_NARROW
+void NAME(gemm_wide)(struct kernel_context *c, bool transpose_a, bool transpose_b, int64_t m, int64_t n, int64_t k,
+                     const void *a, int64_t lda, const void *b, int64_t ldb, bool accumulate, wide *out, int64_t ldo)
+#else
 void NAME(gemm)(struct kernel_context *c, bool transpose_a, bool transpose_b, int64_t m, int64_t n, int64_t k,
                 const void *a, int64_t lda, const void *b, int64_t ldb, bool accumulate, void *out, int64_t ldo)
+#endif
 {
     struct NAME(gemm) s = {.m = m,
                            .n = n,
@@ -206,7 +242,7 @@ void NAME(gemm)(struct kernel_context *c, bool transpose_a, bool transpose_b, in
                            .out = out,
                            .ldo = ldo,
                            .add = accumulate,
-                           .packed = c->workspace,
+                           .packed = (REAL *)c->workspace + NAME(SUMS),
                            .a_row = transpose_a ? 1 : lda,
                            .a_column = transpose_a ? lda : 1,
                            .b_row = transpose_b ? 1 : ldb,
@@ -231,4 +267,50 @@ void NAME(gemm)(struct kernel_context *c, bool transpose_a, bool transpose_b, in
         }
     }
 }
+
+#ifdef IS_NARROW
+/* Whole sums, and where they go. */
+struct NAME(rounding) {
+    const REAL *sums; /* [m, n] */
+    int64_t n;
+    STORED *out;
+    int64_t ldo;
+    bool add; /* to what out holds */
+};
+
+static void NAME(round_rows)(void *arg, int64_t begin, int64_t end)
+{
+    const struct NAME(rounding) *s = arg;
+
+    for (int64_t i = begin; i < end; i++)
+        for (int64_t j = 0; j < s->n; j += WIDTH) {
+            vec x = vec_load_n(s->sums + i * s->n + j, s->n - j);
+            STORED *out = s->out + i * s->ldo + j;
+
+            vec_store_n(out, s->n - j, s->add ? vec_add(vec_load_n(out, s->n - j), x) : x);
+        }
+}
+
+/* By blocks of out whose sums are kept as floats until they are whole. */
+void NAME(gemm)(struct kernel_context *c, bool transpose_a, bool transpose_b, int64_t m, int64_t n, int64_t k,
+                const void *a, int64_t lda, const void *b, int64_t ldb, bool accumulate, void *out, int64_t ldo)
+{
+    int64_t columns = n < SUM_COLUMNS ? n : SUM_COLUMNS, rows = columns ? SUM_ELEMENTS / columns : 0;
+
+    for (int64_t left = 0; left < n; left += columns)
+        for (int64_t top = 0; top < m; top += rows) {
+            int64_t high = m - top < rows ? m - top : rows;
+            struct NAME(rounding) s = {.sums = c->workspace,
+                                       .n = n - left < columns ? n - left : columns,
+                                       .out = (STORED *)out + top * ldo + left,
+                                       .ldo = ldo,
+                                       .add = accumulate};
+
+            NAME(gemm_wide)
+            (c, transpose_a, transpose_b, high, s.n, k, (const STORED *)a + top * (transpose_a ? 1 : lda), lda,
+             (const STORED *)b + left * (transpose_b ? ldb : 1), ldb, false, c->workspace, s.n);
+            cpu_for_ranges(c, high, cpu_rows_grain(s.n), NAME(round_rows), &s);
+        }
+}
+#endif
 #endif

@@ -5,6 +5,7 @@
 
 #include "kernels/cpu/cpu.h"
 
+#define ALL_WIDE
 #define FAMILY "kernels/cpu/optimizer.c"
 #include "kernels/cpu/each_type.h"
 #else

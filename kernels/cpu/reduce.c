@@ -3,6 +3,7 @@
 #ifndef REAL
 #include "kernels/cpu/cpu.h"
 
+#define ALL_WIDE
 #define FAMILY "kernels/cpu/reduce.c"
 #include "kernels/cpu/each_type.h"
 #else

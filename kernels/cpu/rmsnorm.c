@@ -15,8 +15,10 @@
 struct NAME(rmsnorm) {
     int64_t t, d;
     double eps;
-    const REAL *x, *weight, *dy, *rstd; /* [t, d], [d], [t, d], [t] */
-    REAL *y, *rstd_out, *dx, *dweight;  /* [t, d], [t] or NULL, [t, d], [d] */
+    const REAL *x, *weight, *dy; /* [t, d], [d], [t, d] */
+    REAL *y, *dx;                /* [t, d] */
+    const WIDE *rstd;            /* [t] */
+    WIDE *rstd_out, *dweight;    /* [t] or NULL, [d] */
     bool accumulate;
 };
 
@@ -29,10 +31,10 @@ static void NAME(forward_rows)(void *arg, int64_t begin, int64_t end)
         REAL *y = s->y + t * s->d;
         double squares = 0, rstd;
 
-        for (int64_t i = 0; i < s->d; i++) squares += (double)x[i] * x[i];
+        for (int64_t i = 0; i < s->d; i++) squares += (double)GET(x[i]) * GET(x[i]);
         rstd = 1 / sqrt(squares / (double)s->d + s->eps);
-        for (int64_t i = 0; i < s->d; i++) y[i] = (REAL)(x[i] * rstd * s->weight[i]);
-        if (s->rstd_out) s->rstd_out[t] = (REAL)rstd;
+        for (int64_t i = 0; i < s->d; i++) y[i] = PUT(GET(x[i]) * rstd * GET(s->weight[i]));
+        if (s->rstd_out) s->rstd_out[t] = (WIDE)rstd;
     }
 }
 
@@ -53,12 +55,12 @@ static void NAME(backward_rows)(void *arg, int64_t begin, int64_t end)
         REAL *dx = s->dx + t * s->d;
         double rstd = s->rstd[t], dot = 0;
 
-        for (int64_t i = 0; i < s->d; i++) dot += (double)dy[i] * s->weight[i] * x[i];
+        for (int64_t i = 0; i < s->d; i++) dot += (double)GET(dy[i]) * GET(s->weight[i]) * GET(x[i]);
         dot *= rstd / (double)s->d; /* mean of dy * weight * xhat */
         for (int64_t i = 0; i < s->d; i++) {
-            double g = rstd * ((double)dy[i] * s->weight[i] - x[i] * rstd * dot);
+            double g = rstd * ((double)GET(dy[i]) * GET(s->weight[i]) - GET(x[i]) * rstd * dot);
 
-            dx[i] = (REAL)(s->accumulate ? dx[i] + g : g);
+            dx[i] = PUT(s->accumulate ? GET(dx[i]) + g : g);
         }
     }
 }
@@ -82,9 +84,9 @@ static void NAME(weight_columns)(void *arg, int64_t begin, int64_t end)
         const REAL *x = s->x + t * s->d, *dy = s->dy + t * s->d;
         double rstd = s->rstd[t];
 
-        for (int64_t i = begin; i < end; i++) sum[i - begin] += dy[i] * (x[i] * rstd);
+        for (int64_t i = begin; i < end; i++) sum[i - begin] += GET(dy[i]) * (GET(x[i]) * rstd);
     }
-    for (int64_t i = begin; i < end; i++) s->dweight[i] = (REAL)(s->dweight[i] + sum[i - begin]);
+    for (int64_t i = begin; i < end; i++) s->dweight[i] = (WIDE)(s->dweight[i] + sum[i - begin]);
 }
 
 void NAME(rmsnorm_backward_weight)(struct kernel_context *c, int64_t t, int64_t d, const void *dy, const void *x,

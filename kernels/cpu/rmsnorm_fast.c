@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* RMS normalisation on vectors, float32; see rmsnorm.c for the formulas and how work is cut. */
+/* RMS normalisation on vectors; see rmsnorm.c for the formulas and how work is cut. */
+#ifndef REAL
 #include <math.h>
 
 #include "kernels/cpu/cpu.h"
@@ -7,16 +8,22 @@
 
 enum { COLUMNS = 32 }; /* of a range of the weight's gradient */
 
-struct rmsnorm {
+#define FAMILY "kernels/cpu/rmsnorm_fast.c"
+#include "kernels/cpu/each_fast_type.h"
+#else
+
+struct NAME(rmsnorm) {
     int64_t t, d;
     double eps;
-    const float *x, *weight, *dy, *rstd; /* [t, d], [d], [t, d], [t] */
-    float *y, *rstd_out, *dx, *dweight;  /* [t, d], [t] or NULL, [t, d], [d] */
+    const REAL *x, *weight, *dy; /* [t, d], [d], [t, d] */
+    REAL *y, *dx;                /* [t, d] */
+    const float *rstd;           /* [t] */
+    float *rstd_out, *dweight;   /* [t] or NULL, [d] */
     bool accumulate;
 };
 
 /* The sum of a b c over d, or of a b where c is NULL. */
-INLINE float dot(const float *a, const float *b, const float *c, int64_t d)
+INLINE float NAME(dot)(const REAL *a, const REAL *b, const REAL *c, int64_t d)
 {
     vec sum[4] = {vec_zero(), vec_zero(), vec_zero(), vec_zero()};
 
@@ -31,13 +38,14 @@ INLINE float dot(const float *a, const float *b, const float *c, int64_t d)
     return vec_sum(vec_add(vec_add(sum[0], sum[1]), vec_add(sum[2], sum[3])));
 }
 
-static void forward_rows(void *arg, int64_t begin, int64_t end)
+static void NAME(forward_rows)(void *arg, int64_t begin, int64_t end)
 {
-    const struct rmsnorm *s = arg;
+    const struct NAME(rmsnorm) *s = arg;
 
     for (int64_t t = begin; t < end; t++) {
-        const float *x = s->x + t * s->d;
-        float *y = s->y + t * s->d, rstd = (float)(1 / sqrt(dot(x, x, NULL, s->d) / (double)s->d + s->eps));
+        const REAL *x = s->x + t * s->d;
+        REAL *y = s->y + t * s->d;
+        float rstd = (float)(1 / sqrt(NAME(dot)(x, x, NULL, s->d) / (double)s->d + s->eps));
 
         for (int64_t i = 0; i < s->d; i += VEC_WIDTH) {
             int64_t n = s->d - i;
@@ -48,14 +56,15 @@ static void forward_rows(void *arg, int64_t begin, int64_t end)
     }
 }
 
-static void backward_rows(void *arg, int64_t begin, int64_t end)
+static void NAME(backward_rows)(void *arg, int64_t begin, int64_t end)
 {
-    const struct rmsnorm *s = arg;
+    const struct NAME(rmsnorm) *s = arg;
 
     for (int64_t t = begin; t < end; t++) {
-        const float *x = s->x + t * s->d, *dy = s->dy + t * s->d;
-        float *dx = s->dx + t * s->d, rstd = s->rstd[t];
-        double mean = (double)dot(dy, x, s->weight, s->d) * rstd / (double)s->d; /* of dy * weight * xhat */
+        const REAL *x = s->x + t * s->d, *dy = s->dy + t * s->d;
+        REAL *dx = s->dx + t * s->d;
+        float rstd = s->rstd[t];
+        double mean = (double)NAME(dot)(dy, x, s->weight, s->d) * rstd / (double)s->d; /* of dy * weight * xhat */
         vec pull = vec_of((float)(mean * rstd * rstd));
 
         for (int64_t i = 0; i < s->d; i += VEC_WIDTH) {
@@ -69,10 +78,10 @@ static void backward_rows(void *arg, int64_t begin, int64_t end)
 }
 
 /* Floats sum few rows, then doubles take over. */
-static void weight_columns(void *arg, int64_t begin, int64_t end)
+static void NAME(weight_columns)(void *arg, int64_t begin, int64_t end)
 {
     enum { ROWS = 32, VECTORS = COLUMNS / VEC_WIDTH };
-    const struct rmsnorm *s = arg;
+    const struct NAME(rmsnorm) *s = arg;
     double sum[COLUMNS] = {0};
     float part[COLUMNS];
 
@@ -93,28 +102,28 @@ static void weight_columns(void *arg, int64_t begin, int64_t end)
     for (int64_t i = begin; i < end; i++) s->dweight[i] = (float)(s->dweight[i] + sum[i - begin]);
 }
 
-void VEC_LEVEL(rmsnorm_forward_float32)(struct kernel_context *c, int64_t t, int64_t d, double eps, const void *x,
-                                        const void *weight, void *y, wide *rstd)
+void NAME(rmsnorm_forward)(struct kernel_context *c, int64_t t, int64_t d, double eps, const void *x,
+                           const void *weight, void *y, wide *rstd)
 {
-    struct rmsnorm s = {.t = t, .d = d, .eps = eps, .x = x, .weight = weight, .y = y, .rstd_out = rstd};
+    struct NAME(rmsnorm) s = {.t = t, .d = d, .eps = eps, .x = x, .weight = weight, .y = y, .rstd_out = rstd};
 
-    cpu_for_ranges(c, t, cpu_rows_grain(d), forward_rows, &s);
+    cpu_for_ranges(c, t, cpu_rows_grain(d), NAME(forward_rows), &s);
 }
 
-void VEC_LEVEL(rmsnorm_backward_input_float32)(struct kernel_context *c, int64_t t, int64_t d, const void *dy,
-                                               const void *x, const void *weight, const wide *rstd, bool accumulate,
-                                               void *dx)
+void NAME(rmsnorm_backward_input)(struct kernel_context *c, int64_t t, int64_t d, const void *dy, const void *x,
+                                  const void *weight, const wide *rstd, bool accumulate, void *dx)
 {
-    struct rmsnorm s = {
-        .t = t, .d = d, .dy = dy, .x = x, .weight = weight, .rstd = rstd, .accumulate = accumulate, .dx = dx};
+    struct NAME(rmsnorm)
+        s = {.t = t, .d = d, .dy = dy, .x = x, .weight = weight, .rstd = rstd, .accumulate = accumulate, .dx = dx};
 
-    cpu_for_ranges(c, t, cpu_rows_grain(d), backward_rows, &s);
+    cpu_for_ranges(c, t, cpu_rows_grain(d), NAME(backward_rows), &s);
 }
 
-void VEC_LEVEL(rmsnorm_backward_weight_float32)(struct kernel_context *c, int64_t t, int64_t d, const void *dy,
-                                                const void *x, const wide *rstd, wide *dweight)
+void NAME(rmsnorm_backward_weight)(struct kernel_context *c, int64_t t, int64_t d, const void *dy, const void *x,
+                                   const wide *rstd, wide *dweight)
 {
-    struct rmsnorm s = {.t = t, .d = d, .dy = dy, .x = x, .rstd = rstd, .dweight = dweight};
+    struct NAME(rmsnorm) s = {.t = t, .d = d, .dy = dy, .x = x, .rstd = rstd, .dweight = dweight};
 
-    cpu_for_ranges(c, d, COLUMNS, weight_columns, &s);
+    cpu_for_ranges(c, d, COLUMNS, NAME(weight_columns), &s);
 }
+#endif

@@ -9,7 +9,7 @@
 
 struct NAME(rope) {
     int64_t heads, half, ld;
-    const REAL *cos_table, *sin_table; /* [positions, half] */
+    const WIDE *cos_table, *sin_table; /* [positions, half] */
     const int32_t *positions;          /* [t] */
     bool inverse;
     REAL *x; /* [t, heads * 2 * half], row stride ld */
@@ -20,16 +20,17 @@ static void NAME(rope_rows)(void *arg, int64_t begin, int64_t end)
     const struct NAME(rope) *s = arg;
 
     for (int64_t t = begin; t < end; t++) {
-        const REAL *cosine = s->cos_table + s->positions[t] * s->half, *sine = s->sin_table + s->positions[t] * s->half;
+        const WIDE *cosine = s->cos_table + s->positions[t] * s->half, *sine = s->sin_table + s->positions[t] * s->half;
 
         for (int64_t h = 0; h < s->heads; h++) {
             REAL *first = s->x + t * s->ld + h * 2 * s->half, *second = first + s->half;
 
             for (int64_t i = 0; i < s->half; i++) {
-                double a = first[i], b = second[i], cos_i = cosine[i], sin_i = s->inverse ? -(double)sine[i] : sine[i];
+                double a = GET(first[i]), b = GET(second[i]), cos_i = cosine[i],
+                       sin_i = s->inverse ? -(double)sine[i] : sine[i];
 
-                first[i] = (REAL)(a * cos_i - b * sin_i);
-                second[i] = (REAL)(b * cos_i + a * sin_i);
+                first[i] = PUT(a * cos_i - b * sin_i);
+                second[i] = PUT(b * cos_i + a * sin_i);
             }
         }
     }

@@ -20,7 +20,7 @@ static void NAME(swiglu_forward_range)(void *arg, int64_t begin, int64_t end)
 {
     const struct NAME(swiglu) *s = arg;
 
-    for (int64_t i = begin; i < end; i++) s->h[i] = (REAL)(s->gate[i] * sigmoid(s->gate[i]) * s->up[i]);
+    for (int64_t i = begin; i < end; i++) s->h[i] = PUT(GET(s->gate[i]) * sigmoid(GET(s->gate[i])) * GET(s->up[i]));
 }
 
 void NAME(swiglu_forward)(struct kernel_context *c, int64_t n, const void *gate, const void *up, void *h)
@@ -35,10 +35,10 @@ static void NAME(swiglu_backward_range)(void *arg, int64_t begin, int64_t end)
     const struct NAME(swiglu) *s = arg;
 
     for (int64_t i = begin; i < end; i++) {
-        double z = s->gate[i], sigma = sigmoid(z), dh = s->dh[i], up = s->up[i];
+        double z = GET(s->gate[i]), sigma = sigmoid(z), dh = GET(s->dh[i]), up = GET(s->up[i]);
 
-        s->dgate[i] = (REAL)(dh * up * sigma * (1 + z * (1 - sigma)));
-        s->dup[i] = (REAL)(dh * z * sigma);
+        s->dgate[i] = PUT(dh * up * sigma * (1 + z * (1 - sigma)));
+        s->dup[i] = PUT(dh * z * sigma);
     }
 }
 

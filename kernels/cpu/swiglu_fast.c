@@ -1,12 +1,8 @@
 /* SPDX-License-Identifier: MIT */
-/* SwiGLU on vectors, float32; see swiglu.c for the formulas. */
+/* SwiGLU on vectors; see swiglu.c for the formulas. */
+#ifndef REAL
 #include "kernels/cpu/cpu.h"
 #include "kernels/cpu/vec.h"
-
-struct swiglu {
-    const float *gate, *up, *dh; /* [n] each */
-    float *h, *dgate, *dup;
-};
 
 static inline vec sigmoid(vec z)
 {
@@ -15,9 +11,18 @@ static inline vec sigmoid(vec z)
     return vec_div(one, vec_add(one, vec_exp(vec_sub(vec_zero(), z))));
 }
 
-static void forward_range(void *arg, int64_t begin, int64_t end)
+#define FAMILY "kernels/cpu/swiglu_fast.c"
+#include "kernels/cpu/each_fast_type.h"
+#else
+
+struct NAME(swiglu) {
+    const REAL *gate, *up, *dh; /* [n] each */
+    REAL *h, *dgate, *dup;
+};
+
+static void NAME(forward_range)(void *arg, int64_t begin, int64_t end)
 {
-    const struct swiglu *s = arg;
+    const struct NAME(swiglu) *s = arg;
 
     for (int64_t i = begin; i < end; i += VEC_WIDTH) {
         vec z = vec_load_n(s->gate + i, end - i), up = vec_load_n(s->up + i, end - i);
@@ -26,9 +31,9 @@ static void forward_range(void *arg, int64_t begin, int64_t end)
     }
 }
 
-static void backward_range(void *arg, int64_t begin, int64_t end)
+static void NAME(backward_range)(void *arg, int64_t begin, int64_t end)
 {
-    const struct swiglu *s = arg;
+    const struct NAME(swiglu) *s = arg;
     vec one = vec_of(1);
 
     for (int64_t i = begin; i < end; i += VEC_WIDTH) {
@@ -41,17 +46,18 @@ static void backward_range(void *arg, int64_t begin, int64_t end)
     }
 }
 
-void VEC_LEVEL(swiglu_forward_float32)(struct kernel_context *c, int64_t n, const void *gate, const void *up, void *h)
+void NAME(swiglu_forward)(struct kernel_context *c, int64_t n, const void *gate, const void *up, void *h)
 {
-    struct swiglu s = {.gate = gate, .up = up, .h = h};
+    struct NAME(swiglu) s = {.gate = gate, .up = up, .h = h};
 
-    cpu_for_ranges(c, n, cpu_rows_grain(1), forward_range, &s);
+    cpu_for_ranges(c, n, cpu_rows_grain(1), NAME(forward_range), &s);
 }
 
-void VEC_LEVEL(swiglu_backward_float32)(struct kernel_context *c, int64_t n, const void *dh, const void *gate,
-                                        const void *up, void *dgate, void *dup)
+void NAME(swiglu_backward)(struct kernel_context *c, int64_t n, const void *dh, const void *gate, const void *up,
+                           void *dgate, void *dup)
 {
-    struct swiglu s = {.gate = gate, .up = up, .dh = dh, .dgate = dgate, .dup = dup};
+    struct NAME(swiglu) s = {.gate = gate, .up = up, .dh = dh, .dgate = dgate, .dup = dup};
 
-    cpu_for_ranges(c, n, cpu_rows_grain(1), backward_range, &s);
+    cpu_for_ranges(c, n, cpu_rows_grain(1), NAME(backward_range), &s);
 }
+#endif

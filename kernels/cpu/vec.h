@@ -2,10 +2,11 @@
 /*
  * Vectors of the instruction set a file is compiled for, so that one source serves AVX2 and AVX-512.
  *
- * A `vec` holds VEC_WIDTH floats, a `vecd` VECD_WIDTH doubles. The functions are single instructions or short fixed
- * sequences of them; sums across a vector always add in the same tree, so results differ between widths but never
- * between runs. Included only by <family>_fast.c, which the Makefile compiles once for each instruction set;
- * VEC_LEVEL(name) is name_avx2 or name_avx512.
+ * A `vec` holds VEC_WIDTH floats, a `vecd` VECD_WIDTH doubles. vec_load, vec_store, vec_load_n and vec_store_n take
+ * arrays of float or of bfloat16, which is widened, and rounded to nearest even when stored. The functions are single
+ * instructions or short fixed sequences of them; sums across a vector always add in the same tree, so results differ
+ * between widths but never between runs. Included only by <family>_fast.c, which the Makefile compiles once for each
+ * instruction set; VEC_LEVEL(name) is name_avx2 or name_avx512.
  */
 #ifndef KERNELS_CPU_VEC_H
 #define KERNELS_CPU_VEC_H
@@ -14,6 +15,9 @@
 
 #include <immintrin.h>
 #include <stdint.h>
+#include <string.h>
+
+#include "base/bfloat16.h"
 
 #define INLINE static inline __attribute__((always_inline))
 
@@ -27,11 +31,39 @@ typedef __mmask16 vec_mask;
 
 INLINE vec vec_zero(void) { return _mm512_setzero_ps(); }
 INLINE vec vec_of(float x) { return _mm512_set1_ps(x); }
-INLINE vec vec_load(const float *p) { return _mm512_loadu_ps(p); }
-INLINE void vec_store(float *p, vec x) { _mm512_storeu_ps(p, x); }
+INLINE vec vec_load_float32(const float *p) { return _mm512_loadu_ps(p); }
+INLINE void vec_store_float32(float *p, vec x) { _mm512_storeu_ps(p, x); }
 INLINE vec_mask vec_first(int64_t n) { return (vec_mask)((1u << n) - 1); } /* lanes [0, n) */
 INLINE vec vec_load_some(const float *p, vec_mask m) { return _mm512_maskz_loadu_ps(m, p); }
 INLINE void vec_store_some(float *p, vec_mask m, vec x) { _mm512_mask_storeu_ps(p, m, x); }
+INLINE vec vec_of_bfloat16(__m256i x) { return _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(x), 16)); }
+INLINE __m256i vec_to_bfloat16(vec x)
+{
+    __m512i bits = _mm512_castps_si512(x), upper = _mm512_srli_epi32(bits, 16);
+    __m512i half = _mm512_add_epi32(_mm512_set1_epi32(0x7fff), _mm512_and_si512(upper, _mm512_set1_epi32(1)));
+    __m512i rounded = _mm512_srli_epi32(_mm512_add_epi32(bits, half), 16);
+    __m512i nan = _mm512_or_si512(upper, _mm512_set1_epi32(0x40));
+
+    return _mm512_cvtepi32_epi16(_mm512_mask_blend_epi32(_mm512_cmp_ps_mask(x, x, _CMP_UNORD_Q), rounded, nan));
+}
+INLINE vec vec_load_bfloat16(const bfloat16 *p) { return vec_of_bfloat16(_mm256_loadu_si256((const __m256i *)p)); }
+INLINE void vec_store_bfloat16(bfloat16 *p, vec x) { _mm256_storeu_si256((__m256i *)p, vec_to_bfloat16(x)); }
+INLINE vec vec_load_some_bfloat16(const bfloat16 *p, int64_t n)
+{
+    return vec_of_bfloat16(_mm256_maskz_loadu_epi16(vec_first(n), p));
+}
+INLINE void vec_store_some_bfloat16(bfloat16 *p, int64_t n, vec x)
+{
+    _mm256_mask_storeu_epi16(p, vec_first(n), vec_to_bfloat16(x));
+}
+INLINE vec vec_load_half_bfloat16(const bfloat16 *p)
+{
+    return vec_of_bfloat16(_mm256_zextsi128_si256(_mm_loadu_si128((const __m128i *)p)));
+}
+INLINE void vec_store_half_bfloat16(bfloat16 *p, vec x)
+{
+    _mm_storeu_si128((__m128i *)p, _mm256_castsi256_si128(vec_to_bfloat16(x)));
+}
 INLINE vec vec_load_half(const float *p) { return _mm512_zextps256_ps512(_mm256_loadu_ps(p)); }
 INLINE void vec_store_half(float *p, vec x) { _mm256_storeu_ps(p, _mm512_castps512_ps256(x)); }
 INLINE vec vec_add(vec a, vec b) { return _mm512_add_ps(a, b); }
@@ -74,8 +106,8 @@ typedef __m256 vec_mask; /* all bits of a lane set or clear */
 
 INLINE vec vec_zero(void) { return _mm256_setzero_ps(); }
 INLINE vec vec_of(float x) { return _mm256_set1_ps(x); }
-INLINE vec vec_load(const float *p) { return _mm256_loadu_ps(p); }
-INLINE void vec_store(float *p, vec x) { _mm256_storeu_ps(p, x); }
+INLINE vec vec_load_float32(const float *p) { return _mm256_loadu_ps(p); }
+INLINE void vec_store_float32(float *p, vec x) { _mm256_storeu_ps(p, x); }
 INLINE vec_mask vec_first(int64_t n) /* lanes [0, n) */
 {
     return _mm256_castsi256_ps(
@@ -83,6 +115,36 @@ INLINE vec_mask vec_first(int64_t n) /* lanes [0, n) */
 }
 INLINE vec vec_load_some(const float *p, vec_mask m) { return _mm256_maskload_ps(p, _mm256_castps_si256(m)); }
 INLINE void vec_store_some(float *p, vec_mask m, vec x) { _mm256_maskstore_ps(p, _mm256_castps_si256(m), x); }
+INLINE vec vec_of_bfloat16(__m128i x) { return _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_cvtepu16_epi32(x), 16)); }
+INLINE __m128i vec_to_bfloat16(vec x)
+{
+    __m256i bits = _mm256_castps_si256(x), upper = _mm256_srli_epi32(bits, 16);
+    __m256i half = _mm256_add_epi32(_mm256_set1_epi32(0x7fff), _mm256_and_si256(upper, _mm256_set1_epi32(1)));
+    __m256i rounded = _mm256_srli_epi32(_mm256_add_epi32(bits, half), 16);
+    __m256i nan = _mm256_or_si256(upper, _mm256_set1_epi32(0x40));
+    __m256i is_nan = _mm256_castps_si256(_mm256_cmp_ps(x, x, _CMP_UNORD_Q));
+    __m256i packed = _mm256_packus_epi32(_mm256_blendv_epi8(rounded, nan, is_nan), _mm256_setzero_si256());
+
+    return _mm256_castsi256_si128(_mm256_permute4x64_epi64(packed, 0x08));
+}
+INLINE vec vec_load_bfloat16(const bfloat16 *p) { return vec_of_bfloat16(_mm_loadu_si128((const __m128i *)p)); }
+INLINE void vec_store_bfloat16(bfloat16 *p, vec x) { _mm_storeu_si128((__m128i *)p, vec_to_bfloat16(x)); }
+INLINE vec vec_load_some_bfloat16(const bfloat16 *p, int64_t n)
+{
+    bfloat16 room[VEC_WIDTH] = {{0}};
+
+    memcpy(room, p, (size_t)n * sizeof *p);
+    return vec_load_bfloat16(room);
+}
+INLINE void vec_store_some_bfloat16(bfloat16 *p, int64_t n, vec x)
+{
+    bfloat16 room[VEC_WIDTH];
+
+    vec_store_bfloat16(room, x);
+    memcpy(p, room, (size_t)n * sizeof *p);
+}
+INLINE vec vec_load_half_bfloat16(const bfloat16 *p) { return vec_of_bfloat16(_mm_loadl_epi64((const __m128i *)p)); }
+INLINE void vec_store_half_bfloat16(bfloat16 *p, vec x) { _mm_storel_epi64((__m128i *)p, vec_to_bfloat16(x)); }
 INLINE vec vec_load_half(const float *p) { return _mm256_zextps128_ps256(_mm_loadu_ps(p)); }
 INLINE void vec_store_half(float *p, vec x) { _mm_storeu_ps(p, _mm256_castps256_ps128(x)); }
 INLINE vec vec_add(vec a, vec b) { return _mm256_add_ps(a, b); }
@@ -117,23 +179,52 @@ INLINE vecd vecd_fma(vecd a, vecd b, vecd c) { return _mm256_fmadd_pd(a, b, c); 
 
 #endif
 
-/* The first n floats at p, zero for the others. Halves have a way of their own: stores through masks are slow on some
+/* The first n numbers at p, zero for the others. Halves have a way of their own: stores through masks are slow on some
  * processors. */
-INLINE vec vec_load_n(const float *p, int64_t n)
+INLINE vec vec_load_n_float32(const float *p, int64_t n)
 {
-    if (n >= VEC_WIDTH) return vec_load(p);
+    if (n >= VEC_WIDTH) return vec_load_float32(p);
     return n == VEC_WIDTH / 2 ? vec_load_half(p) : vec_load_some(p, vec_first(n));
 }
 
-INLINE void vec_store_n(float *p, int64_t n, vec x)
+INLINE void vec_store_n_float32(float *p, int64_t n, vec x)
 {
     if (n >= VEC_WIDTH)
-        vec_store(p, x);
+        vec_store_float32(p, x);
     else if (n == VEC_WIDTH / 2)
         vec_store_half(p, x);
     else
         vec_store_some(p, vec_first(n), x);
 }
+
+INLINE vec vec_load_n_bfloat16(const bfloat16 *p, int64_t n)
+{
+    if (n >= VEC_WIDTH) return vec_load_bfloat16(p);
+    return n == VEC_WIDTH / 2 ? vec_load_half_bfloat16(p) : vec_load_some_bfloat16(p, n);
+}
+
+INLINE void vec_store_n_bfloat16(bfloat16 *p, int64_t n, vec x)
+{
+    if (n >= VEC_WIDTH)
+        vec_store_bfloat16(p, x);
+    else if (n == VEC_WIDTH / 2)
+        vec_store_half_bfloat16(p, x);
+    else
+        vec_store_some_bfloat16(p, n, x);
+}
+
+INLINE __m256 load_8_float32(const float *p) { return _mm256_loadu_ps(p); }
+INLINE __m256 load_8_bfloat16(const bfloat16 *p)
+{
+    return _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_cvtepu16_epi32(_mm_loadu_si128((const __m128i *)p)), 16));
+}
+
+#define OF_TYPE(function, p) _Generic(*(p), float : function##_float32, bfloat16 : function##_bfloat16)
+#define vec_load(p) OF_TYPE(vec_load, p)(p)
+#define vec_store(p, x) OF_TYPE(vec_store, p)(p, x)
+#define vec_load_n(p, n) OF_TYPE(vec_load_n, p)(p, n)
+#define vec_store_n(p, n, x) OF_TYPE(vec_store_n, p)(p, n, x)
+#define load_8(p) OF_TYPE(load_8, p)(p) /* 8 floats, whatever the width of a vec */
 
 INLINE float vec_sum(vec a)
 {

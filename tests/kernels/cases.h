@@ -49,6 +49,9 @@ void kernel_run_init(struct kernel_run *r, const struct kernel_case *c, const st
                      struct kernel_context *context);
 void kernel_run_release(struct kernel_run *r);
 void kernel_run_call(struct kernel_run *r, const struct kernels *k);
+void kernel_run_copy(struct kernel_run *to, const struct kernel_run *from); /* the numbers of the same case */
+/* Rounds each number to what a run of that compute type would hold in its place. */
+void kernel_run_round(struct kernel_run *r, enum dtype type);
 
 /* The largest relative L2 difference of any output, gaps between rows included; types may differ. *worst: which array
  * (-1: sum). */

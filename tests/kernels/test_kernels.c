@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Every kernel case, for every level this CPU has: twin = reference within the tolerance of its kernel, float32 =
- * float64, the same bits for any number of threads, and for any split of a product's rows.
+ * Every kernel case, for every level this CPU has: twin = reference within the tolerance of its kernel, float32 and
+ * bfloat16 = float64, the same bits for any number of threads, and for any split of a product's rows.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -16,7 +16,8 @@
 
 enum { MOST_THREADS = 3 };
 static const char *const levels[] = {"reference", "avx2", "avx512"};
-static const enum dtype types[] = {DTYPE_FLOAT32, DTYPE_FLOAT64};
+static const enum dtype types[] = {DTYPE_FLOAT32, DTYPE_FLOAT64, DTYPE_BFLOAT16};
+enum { LEVELS = sizeof levels / sizeof levels[0], TYPES = sizeof types / sizeof types[0] };
 
 struct fixture {
     struct device_ops ops;
@@ -47,8 +48,8 @@ static int set_up(void **state)
         f->device[i].ops = &f->ops;
         assert_int_equal(pool_create(&f->device[i].pool, i + 1, &e), 0);
         c->device = &f->device[i];
-        for (int level = 0; level < 6; level++) {
-            const struct kernels *k = table_of(f, types[level % 2], levels[level / 2]);
+        for (int level = 0; level < LEVELS * TYPES; level++) {
+            const struct kernels *k = table_of(f, types[level % TYPES], levels[level / TYPES]);
             size_t need = k ? kernels_workspace_bytes(k, i + 1) : 0;
 
             if (need > c->workspace_bytes) c->workspace_bytes = need;
@@ -86,7 +87,7 @@ static void check_close(const struct kernel_run *got, const struct kernel_run *w
 
 static void compare_level(struct fixture *f, const char *level)
 {
-    for (int type = 0; type < 2; type++) {
+    for (int type = 0; type < TYPES; type++) {
         const struct kernels *reference = table_of(f, types[type], "reference"), *k = table_of(f, types[type], level);
 
         for (int i = 0; i < kernel_cases_count; i++) {
@@ -159,12 +160,38 @@ static void test_threads_give_the_same_bits(void **state)
 {
     struct fixture *f = *state;
 
-    for (int level = 0; level < 6; level++) {
-        enum dtype type = types[level % 2];
-        const struct kernels *k = table_of(f, type, levels[level / 2]), *reference = table_of(f, type, "reference");
+    for (int level = 0; level < LEVELS * TYPES; level++) {
+        enum dtype type = types[level % TYPES];
+        const struct kernels *k = table_of(f, type, levels[level / TYPES]), *reference = table_of(f, type, "reference");
 
         for (int i = 0; k && i < kernel_cases_count; i++)
             if (!kernel_cases[i].is_bench) check_threads(f, k, reference, &kernel_cases[i]);
+    }
+}
+
+/* What bfloat16 kernels store is what float64 kernels make of the same numbers, rounded once. Results that are summed in
+ * float differ by 1e-6 before they are rounded, so that some in a thousand become the neighbour, 2^-8 away: 1e-4 in
+ * all, somewhat more where there are few. Numbers cut off or rounded twice show with more than 1e-3. */
+static void test_bfloat16_is_float64(void **state)
+{
+    struct fixture *f = *state;
+    const struct kernels *half = table_of(f, DTYPE_BFLOAT16, "reference"),
+                         *precise = table_of(f, DTYPE_FLOAT64, "reference");
+
+    for (int i = 0; i < kernel_cases_count; i++) {
+        double tolerance = kernel_case_tolerance(&kernel_cases[i], DTYPE_BFLOAT16);
+        struct kernel_run got, want;
+
+        if (kernel_cases[i].is_bench) continue;
+        kernel_run_init(&got, &kernel_cases[i], half, &f->context[0]);
+        kernel_run_init(&want, &kernel_cases[i], precise, &f->context[0]);
+        kernel_run_copy(&want, &got);
+        kernel_run_call(&got, half);
+        kernel_run_call(&want, precise);
+        kernel_run_round(&want, DTYPE_BFLOAT16);
+        check_close(&got, &want, tolerance > 2e-6 ? tolerance : 2e-6, "bfloat16 against float64");
+        kernel_run_release(&got);
+        kernel_run_release(&want);
     }
 }
 
@@ -176,8 +203,8 @@ static void test_row_splits_give_the_same_bits(void **state)
     const int64_t starts[] = {0, 1, 8, M};
     struct fixture *f = *state;
 
-    for (int level = 0; level < 6; level++) {
-        const struct kernels *k = table_of(f, types[level % 2], levels[level / 2]);
+    for (int level = 0; level < LEVELS * TYPES; level++) {
+        const struct kernels *k = table_of(f, types[level % TYPES], levels[level / TYPES]);
         struct kernel_run once, pieces;
 
         if (!k) continue;
@@ -246,10 +273,11 @@ static void test_a_failed_context_says_so(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_every_kernel_has_a_case),    cmocka_unit_test(test_refused_tables),
-        cmocka_unit_test(test_a_failed_context_says_so),   cmocka_unit_test(test_float32_is_float64),
-        cmocka_unit_test(test_avx2_is_reference),          cmocka_unit_test(test_avx512_is_reference),
-        cmocka_unit_test(test_threads_give_the_same_bits), cmocka_unit_test(test_row_splits_give_the_same_bits),
+        cmocka_unit_test(test_every_kernel_has_a_case),       cmocka_unit_test(test_refused_tables),
+        cmocka_unit_test(test_a_failed_context_says_so),      cmocka_unit_test(test_float32_is_float64),
+        cmocka_unit_test(test_bfloat16_is_float64),           cmocka_unit_test(test_avx2_is_reference),
+        cmocka_unit_test(test_avx512_is_reference),           cmocka_unit_test(test_threads_give_the_same_bits),
+        cmocka_unit_test(test_row_splits_give_the_same_bits),
     };
 
     return cmocka_run_group_tests(tests, set_up, tear_down);
