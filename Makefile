@@ -99,7 +99,7 @@ $(B)/tests/fuzz/%: $(B)/tests/fuzz/%.o $(if $(filter fuzz,$(SANITIZER)),,$(B)/te
 	$(CC) $(LDFLAGS) $(if $(filter fuzz,$(SANITIZER)),-fsanitize=fuzzer) -o $@ $(filter %.o,$^) \
 	    -Wl,--whole-archive $(B)/libctitan.a -Wl,--no-whole-archive $(LDLIBS)
 # ---- the simulator of CUDA: libraries for LD_LIBRARY_PATH, under the names and symbol versions of the real ones ----
-SIM_OBJECTS := $(patsubst %.c,$(B)/%.o,$(filter-out %/driver.c %/nvml.c tests/cudasim/test_%,$(wildcard tests/cudasim/*.c)))
+SIM_OBJECTS := $(patsubst %.c,$(B)/%.o,$(filter-out %/driver.c %/nvml.c %/scenario.c tests/cudasim/test_%,$(wildcard tests/cudasim/*.c)))
 $(B)/tests/cudasim/%.o: CPPFLAGS += -isystem $(CUDA_DIR)/include
 $(B)/tests/cudasim/%.o: CFLAGS += -O3
 $(B)/cudasim/libcudart.so.13: $(SIM_OBJECTS) tests/cudasim/libcudart.map
@@ -114,8 +114,9 @@ $(B)/%.cu.o: %.cu Makefile
 	$(NVCC) $(NVCCFLAGS) -MD -MF $(@:.o=.d) -c -o $@ $<
 CUDA_UNITS := $(patsubst tests/cudasim/%.cu,%,$(wildcard tests/cudasim/*.cu))
 $(CUDA_UNITS:%=$(B)/tests/cudasim/test_%): $(B)/tests/cudasim/test_%: $(B)/tests/cudasim/%.cu.o
-$(patsubst %.c,$(B)/%,$(filter tests/cudasim/%,$(TESTS_C))): $(B)/tests/cudasim/%: $(B)/tests/cudasim/%.o $(SIM)
-	$(CC) $(LDFLAGS) -o $@ $(filter %.o,$^) -lcmocka $(addprefix -L$(B)/cudasim -l:,libcudart.so.13) -lpthread -ldl -lm
+$(patsubst %.c,$(B)/%,$(filter tests/cudasim/%,$(TESTS_C))): $(B)/tests/cudasim/%: $(B)/tests/cudasim/%.o $(B)/tests/cudasim/scenario.o $(SIM)
+	$(CC) $(LDFLAGS) -o $@ $(filter %.o,$^) -lcmocka -L$(B)/cudasim -l:libcudart.so.13 -lpthread -ldl -lm \
+	    -Wl,--unresolved-symbols=ignore-in-shared-libs,--enable-new-dtags,-rpath,'$$ORIGIN/../../cudasim'
 $(B)/cudasim/libcuda.so.1: $(B)/tests/cudasim/driver.o
 	@mkdir -p $(@D)
 	$(CC) $(if $(SANITIZER),$(FLAGS_S)) -shared -o $@ $^ -Wl,-soname,$(@F)

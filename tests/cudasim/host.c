@@ -83,6 +83,12 @@ bool host_is_pinned(const void *p, uint64_t bytes)
     return block && (uint64_t)(uintptr_t)p + bytes <= block->base + block->bytes;
 }
 
+uint64_t host_bytes(const void *p)
+{
+    const struct pinned *block = live_at((uint64_t)(uintptr_t)p);
+    return block && block->base == (uint64_t)(uintptr_t)p ? block->bytes : 0;
+}
+
 bool host_where(uint64_t address, struct sim_words *words)
 {
     for (size_t i = n_pinned; i-- > 0;) {
@@ -111,16 +117,22 @@ void host_leaks(void)
                    (unsigned long long)n, (unsigned long long)bytes);
 }
 
-uint64_t *host_device_writes(const void *p)
+uint64_t host_device_writes(const void *p)
 {
-    struct pinned *block = live_at((uint64_t)(uintptr_t)p);
-    return block ? &block->device_writes : NULL;
+    const struct pinned *block = live_at((uint64_t)(uintptr_t)p);
+    return block ? block->device_writes : 0;
 }
 
-uint64_t host_hash(const void *p, uint64_t bytes)
+void host_device_wrote(const void *p)
+{
+    struct pinned *block = live_at((uint64_t)(uintptr_t)p);
+    if (block) block->device_writes++;
+}
+
+uint64_t host_hash(uint64_t before, const void *p, uint64_t bytes)
 {
     const uint8_t *data = p;
-    uint64_t hash = bytes, word = 0, i = 0;
+    uint64_t hash = before ^ bytes, word = 0, i = 0;
     for (; i + sizeof word <= bytes; i += sizeof word) {
         memcpy(&word, data + i, sizeof word);
         hash = (hash ^ word) * UINT64_C(0x9e3779b97f4a7c15);

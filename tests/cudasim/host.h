@@ -15,9 +15,12 @@ bool host_register(void *p, uint64_t bytes); /* false: overlaps a known range */
 bool host_unregister(void *p);
 bool host_is_pinned(const void *p, uint64_t bytes);         /* all of it */
 bool host_where(uint64_t address, struct sim_words *words); /* false: not near such a block */
+uint64_t host_bytes(const void *p);                         /* of the block that begins at p; 0: none */
 void host_leaks(void);
-/* How often the device wrote into the block that holds p. */
-uint64_t *host_device_writes(const void *p);
-uint64_t host_hash(const void *p, uint64_t bytes);
+/* How often the device wrote into the block that holds p; says that it did once more. */
+uint64_t host_device_writes(const void *p);
+void host_device_wrote(const void *p);
+/* Of memory of any kind, to see whether it changed; before: the hash of what lies before, 0 at first. */
+uint64_t host_hash(uint64_t before, const void *p, uint64_t bytes);
 
 #endif

@@ -157,8 +157,8 @@ static void start(void)
     sim_options.has_data = flag("CUDASIM_DATA", true);
     sim_options.is_traced = flag("CUDASIM_TRACE", false);
     sim_options.memory_bytes = number("CUDASIM_MEMORY", sim_options.has_data ? UINT64_C(8) << 30 : UINT64_C(141) << 30);
-    if (sim_options.memory_bytes > SIM_BYTES / 2)
-        sim_die("CUDASIM_MEMORY: at most %llu GiB", (unsigned long long)(SIM_BYTES >> 31));
+    if (sim_options.memory_bytes > SIM_BYTES / 4 * 3)
+        sim_die("CUDASIM_MEMORY: at most %llu GiB", (unsigned long long)(SIM_BYTES / 4 * 3 >> 30));
     sim_memory_start();
     order_start();
     struct sigaction action = {.sa_sigaction = on_segv, .sa_flags = SA_SIGINFO | SA_NODEFER};
@@ -176,8 +176,12 @@ void sim_wait(pthread_cond_t *condition) { pthread_cond_wait(condition, &mutex);
 
 static _Thread_local uint64_t call_began_ns, ran_before_ns;
 
+_Thread_local bool sim_in_host_function;
+
 struct sim_call sim_call_begin(const char *function)
 {
+    if (sim_in_host_function)
+        sim_die("%s is called inside a function of cudaLaunchHostFunc: that must not call CUDA", function);
     sim_start();
     sim_lock();
     sim_counters.calls++;

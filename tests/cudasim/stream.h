@@ -18,10 +18,11 @@ struct sim_stream;
 struct sim_event;
 struct sim_mark; /* a place in a stream: one cudaEventRecord */
 
+/* The first member of what an operation knows. It owns nothing beside itself: a graph copies its bytes. */
 struct sim_op {
-    const char *name;
+    const char *name;                                          /* lives as long as the program */
+    size_t bytes;                                              /* of the whole */
     void (*run)(struct sim_op *op, struct sim_access *access); /* NULL: nothing to do */
-    void (*release)(struct sim_op *op);                        /* what it owns beside itself; NULL: nothing */
     void (*demand)(struct sim_op *op); /* blocks: something wants it to run; it arranges for that without waiting */
     bool blocks;
     const void *uses[SIM_USES]; /* addresses it will touch, device or pinned, as far as they are known */
@@ -38,7 +39,7 @@ struct sim_stream *stream_default(void);
 bool stream_is(const void *p); /* a live stream */
 int stream_number(const struct sim_stream *s);
 void stream_destroy(struct sim_stream *s);
-/* Takes op (from sim_alloc; often the first member of something larger). */
+/* Takes op (from sim_alloc). */
 void stream_push(struct sim_stream *s, struct sim_op *op);
 uint64_t stream_end(const struct sim_stream *s);              /* position of the last operation */
 void stream_run_to(struct sim_stream *s, uint64_t position);  /* the host knows nothing of it */
