@@ -169,8 +169,8 @@ static void test_threads_give_the_same_bits(void **state)
     }
 }
 
-/* What bfloat16 kernels store is what float64 kernels make of the same numbers, rounded once. Results that are summed in
- * float differ by 1e-6 before they are rounded, so that some in a thousand become the neighbour, 2^-8 away: 1e-4 in
+/* What bfloat16 kernels store is what float64 kernels make of the same numbers, rounded once. Results that are summed
+ * in float differ by 1e-6 before they are rounded, so that some in a thousand become the neighbour, 2^-8 away: 1e-4 in
  * all, somewhat more where there are few. Numbers cut off or rounded twice show with more than 1e-3. */
 static void test_bfloat16_is_float64(void **state)
 {
