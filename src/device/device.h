@@ -61,7 +61,7 @@ struct device_properties {
     char name[128];       /* "AMD EPYC 7713 64-Core Processor", "NVIDIA H200" */
     int64_t memory_bytes; /* what this rank may use: a GPU's memory; on the CPU the cgroup's limit (else MemTotal) /
                              local ranks */
-    double peak_flops;    /* dense, of the training dtype; 0 = unknown */
+    double peak_flops;    /* dense, of the compute type; 0 = unknown */
     int threads;          /* CPU: threads of the pool */
     bool is_immediate;    /* the CPU: all work is done when a call returns, and there is one pool of memory */
 };

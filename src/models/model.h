@@ -52,7 +52,8 @@ struct model {
  * there were none. */
 void model_spec_resolve(struct model_spec *spec, const struct config *cfg, struct config_problems *p);
 
-/* Builds the model for sequences of at most seq_len positions; parameters have no storage yet. */
+/* Builds the model for sequences of at most seq_len positions; parameters have no storage yet. type: the
+ * compute type. */
 err_t model_create(struct model **out, const struct model_spec *spec, struct device *d, enum dtype type,
                    int64_t seq_len, struct error *e) MUST_CHECK;
 void model_destroy(struct model *m);

@@ -100,7 +100,7 @@ err_t model_create(struct model **out, const struct model_spec *spec, struct dev
     if (!m) return FAIL(e, ERR_MEMORY, "out of memory while building the model");
     m->spec = *spec;
     m->parameters.arena = &m->arena;
-    rc = rope_open(&m->rope, d, type, seq_len, spec->head_dim, spec->rope_theta, &spec->rope_scaling, e);
+    rc = rope_open(&m->rope, d, dtype_wide(type), seq_len, spec->head_dim, spec->rope_theta, &spec->rope_scaling, e);
     if (!rc) rc = llama_build(m, e);
     if (rc) {
         model_destroy(m);

@@ -11,8 +11,9 @@
  * the input, backward_weight adds to the gradients of the parameters. Each frame goes through forward, backward_input,
  * backward_weight, in this order, once.
  *
- * Data are dense row-major [tokens, width] arrays of the executor's element type. The caller keeps `in` valid until
- * backward_weight, and `dout` from backward_input to backward_weight; `out` and `din` are overwritten.
+ * Data are dense row-major [tokens, width] arrays of the executor's compute type; gradients of parameters are of its
+ * wide type. The caller keeps `in` valid until backward_weight, and `dout` from backward_input to backward_weight; `out`
+ * and `din` are overwritten.
  *
  * Modules return nothing: memory was measured before the run (see exec.h), kernel failures are sticky in exec->kernel.
  */

@@ -24,7 +24,7 @@ struct rope_scaling {
 
 struct rope {
     struct device *device; /* borrowed */
-    void *cos, *sin;       /* device memory, [positions, head_dim/2] of the model's type */
+    void *cos, *sin;       /* device memory, [positions, head_dim/2] of the type of rope_open */
     int64_t positions, head_dim;
 };
 

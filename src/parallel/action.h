@@ -18,7 +18,7 @@
     X(ACTION_FORWARD, "F")                                                                                             \
     X(ACTION_BACKWARD_INPUT, "I")                                                                                      \
     X(ACTION_BACKWARD_WEIGHT, "W")                                                                                     \
-    X(ACTION_GATHER, "gather")       /* start to collect the whole parameters of a group */                            \
+    X(ACTION_GATHER, "gather")       /* start to collect the whole parameters of a group, in the compute type */       \
     X(ACTION_FREE, "free")           /* keep only this rank's rows */                                                  \
     X(ACTION_REDUCE, "reduce")       /* reduce-scatter the gradients of a microbatch over dp_shard */                  \
     X(ACTION_REPLICATE, "replicate") /* all-reduce the sharded gradients of the step over dp_replicate */
@@ -58,6 +58,7 @@ struct fsdp_facts {
     const int *group_of_unit; /* [n_units] */
     int n_units, n_groups;
     int n_shards, n_replicas;
+    bool casts; /* whole parameters are of another type than shards */
     enum reshard_policy reshard;
 };
 
@@ -70,7 +71,8 @@ struct fsdp_facts {
  *              gathered again before anything else runs;
  *   reduce     after the last weight gradient of a group in each microbatch;
  *   replicate  after the last reduce of the step.
- * With one shard there is nothing to gather, free or reduce; with one replica nothing to replicate.
+ * With one shard there is nothing to reduce, and nothing to gather and free unless parameters are cast; with one
+ * replica nothing to replicate.
  */
 err_t fsdp_pass(struct action_list *out, const struct action_list *compute, const struct fsdp_facts *facts,
                 struct error *e) MUST_CHECK;

@@ -39,7 +39,7 @@ static err_t prepare(struct executor *x, int unit, int microbatch, struct error 
     x->exec.stash.used = s->stash_used;
     x->exec.kept = region_of(s->kept, s->kept ? x->sizes[unit].kept_bytes : 0);
     x->exec.scratch = region_of(x->scratch, x->scratch_bytes);
-    return g->n_shards > 1 ? ops->stream_wait(x->spec.device, x->compute, g->ready, e) : ERR_NONE;
+    return g->is_copied ? ops->stream_wait(x->spec.device, x->compute, g->ready, e) : ERR_NONE;
 }
 
 static err_t forward(struct executor *x, int unit, int microbatch, struct error *e)

@@ -34,7 +34,7 @@ struct executor_spec {
     const struct kernels *kernels;
     struct mesh *mesh;
     struct trace *trace; /* may be NULL */
-    enum dtype type;
+    enum dtype type;     /* the compute type */
     enum reshard_policy reshard;
     int n_microbatches;                              /* of a training step */
     int64_t sequences, length;                       /* largest microbatch of training */

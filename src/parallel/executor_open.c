@@ -57,6 +57,7 @@ static err_t make_lists(struct executor *x, struct error *e)
                                .n_groups = m->n_groups,
                                .n_shards = x->spec.mesh->shape.degree[AXIS_DP_SHARD],
                                .n_replicas = x->spec.mesh->shape.degree[AXIS_DP_REPLICATE],
+                               .casts = x->spec.type != dtype_wide(x->spec.type),
                                .reshard = x->spec.reshard};
     int *group_of_unit = mem_zalloc((size_t)m->n_units, sizeof *group_of_unit);
     struct action_list compute = {0};

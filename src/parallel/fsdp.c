@@ -93,7 +93,7 @@ static err_t after(struct pass *p, int i, struct error *e)
     int g = group_at(p, i);
     err_t rc = ERR_NONE;
 
-    if (p->facts->n_shards > 1 && p->is_gathered[g] && should_free(p, i, next_use(p, i, g))) {
+    if (p->is_gathered[g] && should_free(p, i, next_use(p, i, g))) {
         p->is_gathered[g] = false;
         rc = action_list_add(p->out, ACTION_FREE, g, a->microbatch, e);
     }
@@ -115,7 +115,7 @@ err_t fsdp_pass(struct action_list *out, const struct action_list *compute, cons
     for (int i = 0; i < compute->n && !rc; i++) {
         const struct action *a = &compute->items[i];
 
-        if (facts->n_shards > 1) rc = gather_ahead(&p, i, e);
+        if (facts->n_shards > 1 || facts->casts) rc = gather_ahead(&p, i, e);
         if (!rc) rc = action_list_add(out, a->kind, a->index, a->microbatch, e);
         if (!rc) rc = after(&p, i, e);
     }

@@ -9,11 +9,17 @@
 
 enum { CHUNK_ALIGN_ELEMENTS = 16 };
 
-static size_t shard_bytes(const struct parameter_group *g) { return (size_t)g->shard_elements * dtype_bytes(g->type); }
-
-static void *at(const struct parameter_group *g, const void *base, int64_t elements)
+/* Of a shard in a type. */
+static size_t bytes_in(const struct parameter_group *g, enum dtype type)
 {
-    return (void *)((uintptr_t)base + (size_t)elements * dtype_bytes(g->type));
+    return (size_t)g->shard_elements * dtype_bytes(type);
+}
+
+static size_t shard_bytes(const struct parameter_group *g) { return bytes_in(g, g->wide_type); }
+
+static void *at(enum dtype type, const void *base, int64_t elements)
+{
+    return (void *)((uintptr_t)base + (size_t)elements * dtype_bytes(type));
 }
 
 /* Elements of one rank's chunk of parameter i, padding rows included. */
@@ -26,12 +32,14 @@ static int64_t chunk_elements(const struct parameter_group *g, int i)
  * offset[i]. */
 static void point_values(struct parameter_group *g, void *whole)
 {
-    for (int i = 0; i < g->n; i++) g->parameters[i]->value = whole ? at(g, whole, g->n_shards * g->offset[i]) : NULL;
+    for (int i = 0; i < g->n; i++)
+        g->parameters[i]->value = whole ? at(g->type, whole, g->n_shards * g->offset[i]) : NULL;
 }
 
 static void point_gradients(struct parameter_group *g, void *whole)
 {
-    for (int i = 0; i < g->n; i++) g->parameters[i]->gradient = whole ? at(g, whole, g->n_shards * g->offset[i]) : NULL;
+    for (int i = 0; i < g->n; i++)
+        g->parameters[i]->gradient = whole ? at(g->wide_type, whole, g->n_shards * g->offset[i]) : NULL;
 }
 
 err_t group_open(struct parameter_group *g, const char *name, struct parameter **parameters, int n,
@@ -47,9 +55,11 @@ err_t group_open(struct parameter_group *g, const char *name, struct parameter *
                                   .k = context->k,
                                   .kernel = context->kernel,
                                   .type = context->type,
+                                  .wide_type = dtype_wide(context->type),
                                   .shard_comm = context->shard_comm,
                                   .replicate_comm = context->replicate_comm,
                                   .comm_stream = context->comm_stream};
+    g->is_copied = g->n_shards > 1 || g->type != g->wide_type;
     snprintf(g->name, sizeof g->name, "%s", name);
     g->offset = mem_zalloc((size_t)n, sizeof *g->offset);
     if (!g->offset) return FAIL(e, ERR_MEMORY, "out of memory for the parameters of %s", name);
@@ -64,25 +74,19 @@ err_t group_open(struct parameter_group *g, const char *name, struct parameter *
     if (!rc) rc = g->device->ops->event_create(g->device, &g->ready, e);
     if (rc) return rc;
     for (int i = 0; i < n; i++) {
-        parameters[i]->shard = at(g, g->shard, g->offset[i]);
-        parameters[i]->shard_gradient = at(g, g->shard_gradient, g->offset[i]);
+        parameters[i]->shard = at(g->wide_type, g->shard, g->offset[i]);
+        parameters[i]->shard_gradient = at(g->wide_type, g->shard_gradient, g->offset[i]);
     }
-    if (g->n_shards == 1) {
-        g->whole = g->shard;
-        g->whole_gradient = g->shard_gradient;
-        point_values(g, g->whole);
-        point_gradients(g, g->whole_gradient);
-    }
+    if (!g->is_copied) point_values(g, g->whole = g->shard);
+    if (g->n_shards == 1) point_gradients(g, g->whole_gradient = g->shard_gradient);
     return ERR_NONE;
 }
 
 void group_close(struct parameter_group *g)
 {
     if (!g->device) return;
-    if (g->n_shards > 1) {
-        device_free(g->device, g->whole);
-        device_free(g->device, g->whole_gradient);
-    }
+    if (g->is_copied) device_free(g->device, g->whole);
+    if (g->n_shards > 1) device_free(g->device, g->whole_gradient);
     device_free(g->device, g->shard);
     device_free(g->device, g->shard_gradient);
     if (g->ready) g->device->ops->event_destroy(g->device, g->ready);
@@ -97,7 +101,8 @@ err_t group_initialise(struct parameter_group *g, uint64_t seed, struct error *e
     err_t rc;
 
     if (!host) return FAIL(e, ERR_MEMORY, "out of memory for the initial values of %s", g->name);
-    for (int i = 0; i < g->n; i++) parameter_initialise(g->parameters[i], seed, g->type, at(g, host, g->offset[i]));
+    for (int i = 0; i < g->n; i++)
+        parameter_initialise(g->parameters[i], seed, g->wide_type, at(g->wide_type, host, g->offset[i]));
     rc = device_write(g->device, g->shard, host, shard_bytes(g), e);
     mem_free(host);
     return rc;
@@ -105,36 +110,64 @@ err_t group_initialise(struct parameter_group *g, uint64_t seed, struct error *e
 
 /* Copies between the exchange layout [n_shards][shard layout] and the whole layout: rank r's chunk of each parameter.
  */
-static err_t rearrange(struct parameter_group *g, void *whole, void *exchange, bool to_whole, struct error *e)
+static err_t rearrange(struct parameter_group *g, enum dtype type, void *whole, void *exchange, bool to_whole,
+                       struct error *e)
 {
     err_t rc = ERR_NONE;
 
     for (int r = 0; r < g->n_shards; r++) {
         for (int i = 0; i < g->n && !rc; i++) {
             int64_t n = chunk_elements(g, i);
-            void *in_whole = at(g, whole, g->n_shards * g->offset[i] + r * n);
-            void *in_exchange = at(g, exchange, r * g->shard_elements + g->offset[i]);
+            void *in_whole = at(type, whole, g->n_shards * g->offset[i] + r * n);
+            void *in_exchange = at(type, exchange, r * g->shard_elements + g->offset[i]);
 
             rc = device_copy(g->device, to_whole ? in_whole : in_exchange, to_whole ? in_exchange : in_whole,
-                             (size_t)n * dtype_bytes(g->type), g->comm_stream, e);
+                             (size_t)n * dtype_bytes(type), g->comm_stream, e);
         }
     }
     return rc;
 }
 
+/* Collects the shards of all ranks, `mine` being this one's in the compute type, in g->whole. */
+static err_t collect(struct parameter_group *g, const void *mine, struct error *e)
+{
+    void *exchange = NULL;
+    err_t rc = device_alloc(g->device, (size_t)g->n_shards * bytes_in(g, g->type), MEMORY_GATHERED, g->name, NULL,
+                            &exchange, e);
+
+    if (!rc)
+        rc = comm_all_gather(g->shard_comm, g->name, mine, exchange, (size_t)g->shard_elements, g->type, g->comm_stream,
+                             e);
+    if (!rc) rc = rearrange(g, g->type, g->whole, exchange, true, e);
+    device_free(g->device, exchange);
+    return rc;
+}
+
+/* The same from the wide shard, rounded first. */
+static err_t collect_rounded(struct parameter_group *g, struct error *e)
+{
+    void *mine = NULL;
+    err_t rc;
+
+    if (g->n_shards == 1) {
+        g->k->narrow(g->kernel, g->shard_elements, g->shard, g->whole);
+        return kernel_context_check(g->kernel, e);
+    }
+    rc = device_alloc(g->device, bytes_in(g, g->type), MEMORY_GATHERED, g->name, NULL, &mine, e);
+    if (!rc) g->k->narrow(g->kernel, g->shard_elements, g->shard, mine);
+    if (!rc) rc = kernel_context_check(g->kernel, e);
+    if (!rc) rc = collect(g, mine, e);
+    device_free(g->device, mine);
+    return rc;
+}
+
 err_t group_gather(struct parameter_group *g, struct error *e)
 {
-    size_t bytes = (size_t)g->n_shards * shard_bytes(g);
-    void *exchange = NULL;
+    size_t bytes = (size_t)g->n_shards * bytes_in(g, g->type);
     err_t rc = device_alloc(g->device, bytes, MEMORY_GATHERED, g->name, NULL, &g->whole, e);
 
-    if (!rc) rc = device_alloc(g->device, bytes, MEMORY_GATHERED, g->name, NULL, &exchange, e);
-    if (!rc)
-        rc = comm_all_gather(g->shard_comm, g->name, g->shard, exchange, (size_t)g->shard_elements, g->type,
-                             g->comm_stream, e);
-    if (!rc) rc = rearrange(g, g->whole, exchange, true, e);
+    if (!rc) rc = g->type == g->wide_type ? collect(g, g->shard, e) : collect_rounded(g, e);
     if (!rc) rc = g->device->ops->event_record(g->device, g->ready, g->comm_stream, e);
-    device_free(g->device, exchange);
     if (!rc) point_values(g, g->whole);
     return rc;
 }
@@ -167,10 +200,10 @@ err_t group_reduce(struct parameter_group *g, struct error *e)
     /* the padding between chunks is exchanged too: it must hold numbers */
     if (!rc) rc = device_zero(g->device, exchange, (size_t)g->n_shards * shard_bytes(g), g->comm_stream, e);
     if (!rc) rc = device_alloc(g->device, shard_bytes(g), MEMORY_GRADIENTS, g->name, NULL, &sum, e);
-    if (!rc) rc = rearrange(g, g->whole_gradient, exchange, false, e);
+    if (!rc) rc = rearrange(g, g->wide_type, g->whole_gradient, exchange, false, e);
     if (!rc)
-        rc = comm_reduce_scatter(g->shard_comm, g->name, exchange, sum, (size_t)g->shard_elements, g->type, COMM_SUM,
-                                 g->comm_stream, e);
+        rc = comm_reduce_scatter(g->shard_comm, g->name, exchange, sum, (size_t)g->shard_elements, g->wide_type,
+                                 COMM_SUM, g->comm_stream, e);
     if (!rc) g->k->accumulate(g->kernel, g->shard_elements, sum, g->shard_gradient);
     device_free(g->device, exchange);
     device_free(g->device, sum);
@@ -182,8 +215,8 @@ err_t group_reduce(struct parameter_group *g, struct error *e)
 
 void group_abandon(struct parameter_group *g)
 {
+    if (g->is_copied) group_free(g);
     if (g->n_shards == 1) return;
-    group_free(g);
     point_gradients(g, NULL);
     device_free(g->device, g->whole_gradient);
     g->whole_gradient = NULL;
@@ -191,8 +224,8 @@ void group_abandon(struct parameter_group *g)
 
 err_t group_replicate(struct parameter_group *g, struct error *e)
 {
-    return comm_all_reduce(g->replicate_comm, g->name, g->shard_gradient, (size_t)g->shard_elements, g->type, COMM_SUM,
-                           g->comm_stream, e);
+    return comm_all_reduce(g->replicate_comm, g->name, g->shard_gradient, (size_t)g->shard_elements, g->wide_type,
+                           COMM_SUM, g->comm_stream, e);
 }
 
 err_t group_gradient_zero(struct parameter_group *g, struct error *e)

@@ -6,6 +6,9 @@
  * same size on every rank. Rows that a rank does not have (uneven dim 0) are zero and never read by norm, optimizer or
  * checkpoint. Whole layout (gathered): each parameter's n chunks in rank order, hence its rows in order. With one shard
  * the whole is the shard: nothing is copied.
+ *
+ * Shards and all gradients are of the wide type, whole values of the compute type. Where these are two types, a gather
+ * begins with a rounded copy of the shard; with one shard that is all of it.
  */
 #ifndef PARALLEL_GROUP_H
 #define PARALLEL_GROUP_H
@@ -28,12 +31,13 @@ struct parameter_group {
     struct device *device; /* borrowed, like the rest below */
     const struct kernels *k;
     struct kernel_context *kernel;
-    enum dtype type;
+    enum dtype type, wide_type; /* the compute type, and that of shards and gradients */
+    bool is_copied;             /* the whole values are a copy: of several shards, or in another type */
     struct comm *shard_comm, *replicate_comm;
     struct stream *comm_stream;
 
-    void *shard, *shard_gradient; /* [shard_elements], kept for the whole run */
-    void *whole, *whole_gradient; /* [n_shards * shard_elements], or NULL */
+    void *shard, *shard_gradient; /* [shard_elements], wide, kept for the whole run */
+    void *whole, *whole_gradient; /* [n_shards * shard_elements], or NULL; the values of the compute type */
     struct event *ready;          /* the gather is done */
 };
 
@@ -41,7 +45,7 @@ struct group_context {
     struct device *device;
     const struct kernels *k;
     struct kernel_context *kernel;
-    enum dtype type;
+    enum dtype type; /* the compute type */
     struct comm *shard_comm, *replicate_comm;
     struct stream *comm_stream;
 };
@@ -55,7 +59,7 @@ void group_close(struct parameter_group *g);
 err_t group_initialise(struct parameter_group *g, uint64_t seed, struct error *e) MUST_CHECK; /* this rank's rows */
 
 err_t group_gather(struct parameter_group *g, struct error *e) MUST_CHECK; /* starts on comm_stream, records `ready` */
-void group_free(struct parameter_group *g);                                /* the whole values; not with one shard */
+void group_free(struct parameter_group *g);                                /* the whole values, where they are a copy */
 err_t group_gradient_begin(struct parameter_group *g,
                            struct error *e) MUST_CHECK; /* whole gradients: zeroed room, once a microbatch */
 err_t group_reduce(struct parameter_group *g,

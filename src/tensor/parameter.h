@@ -30,10 +30,10 @@ struct parameter {
     struct parameter *alias_of; /* planned, tied weights: the owner; an alias has no storage of its own */
 
     /* whole tensor, valid between gather and free; borrowed from the unit */
-    void *value;
-    void *gradient;
+    void *value;    /* of the compute type */
+    void *gradient; /* of the wide type */
 
-    /* this rank's rows; borrowed from the unit */
+    /* this rank's rows, of the wide type; borrowed from the unit */
     int64_t shard_first, shard_rows; /* global row range */
     void *shard;
     void *shard_gradient;

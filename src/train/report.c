@@ -212,14 +212,16 @@ void trainer_announce(struct trainer *t)
 {
     struct log *log = t->spec.log;
     const struct model *m = t->model;
-    struct str mesh = {0}, warning = {0};
+    struct str mesh = {0}, types = {0}, warning = {0};
     int speaker = speaking_rank(t);
 
     mesh_describe(&t->mesh.shape, &mesh);
     log_info(log, "run %s, segment %d: model %s %s, %lld parameters", t->start.run_id, t->start.segment, m->spec.family,
              m->spec.flavor, (long long)model_parameters(m));
+    str_addf(&types, dtype_wide(t->type) == t->type ? "%s" : "%s with parameters in %s", dtype_name(t->type),
+             dtype_name(dtype_wide(t->type)));
     log_info(log, "mesh: %s; device %s, %d threads a rank, kernels %s, %s", str_text(&mesh), t->device->properties.name,
-             t->device->properties.threads, t->kernels->level, dtype_name(t->type));
+             t->device->properties.threads, t->kernels->level, str_text(&types));
     log_info(log, "data: %s, %lld tokens, %lld sequences of %lld an epoch%s", token_cache_name(t->tokens),
              (long long)token_cache_tokens(t->tokens), (long long)loader_samples(t->loader),
              (long long)t->cfg->training.seq_len, t->data.used_fallback ? " (training.dataset_fallback)" : "");
@@ -232,6 +234,7 @@ void trainer_announce(struct trainer *t)
         log_warning(log, "%s", str_text(&warning));
     }
     str_release(&mesh);
+    str_release(&types);
     str_release(&warning);
 }
 

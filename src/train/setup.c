@@ -57,7 +57,7 @@ static err_t open_device(struct trainer *t, struct error *e)
     err_t rc = take_cores(t, &options.threads, e);
 
     if (!rc) rc = device_open(&t->device, &options, e);
-    t->type = t->cfg->training.dtype;
+    t->type = t->cfg->training.mixed_precision_param;
     if (t->cfg->debug.deterministic && level == CONFIG_KERNELS_AUTO) level = CONFIG_KERNELS_REFERENCE;
     return rc ? rc : kernels_for(&t->kernels, t->device, t->type, levels[level], e);
 }

@@ -43,9 +43,9 @@ static err_t list_tensors(struct trainer *t, struct tensor_list *l, struct error
         const struct parameter *p = parameters->items[i];
         const struct optim_tensor *o = &t->optimizer.tensors[i];
 
-        add(l, p, "", CHECKPOINT_PARAMETERS, t->type, p->shard);
-        add(l, p, "exp_avg", CHECKPOINT_OPTIMIZER, t->type, o->first);
-        add(l, p, "exp_avg_sq", CHECKPOINT_OPTIMIZER, t->type, o->second);
+        add(l, p, "", CHECKPOINT_PARAMETERS, dtype_wide(t->type), p->shard);
+        add(l, p, "exp_avg", CHECKPOINT_OPTIMIZER, dtype_wide(t->type), o->first);
+        add(l, p, "exp_avg_sq", CHECKPOINT_OPTIMIZER, dtype_wide(t->type), o->second);
     }
     if (l->n == 3 * parameters->n) return ERR_NONE;
     arena_release(&l->arena);

@@ -51,7 +51,7 @@ struct trainer {
     struct mesh mesh;
     struct device *device;
     const struct kernels *kernels;
-    enum dtype type;
+    enum dtype type; /* the compute type */
     struct data_prepared data, validation_data;
     struct token_cache *tokens, *validation_tokens;
     struct run run;           /* rank 0 only */

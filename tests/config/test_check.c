@@ -128,6 +128,10 @@ static void test_float64_is_whole(void **state)
                         TEXTS("training.mixed_precision_param=float32 (test.yaml:1:51) does not go with "
                               "training.dtype=float64"));
     assert_text_refused("training: {mixed_precision_param: float64}\n", 1, TEXTS("training.dtype=float32 (default)"));
+    assert_text_refused("training: {dtype: float64, mixed_precision_param: bfloat16}\n", 1,
+                        TEXTS("training.mixed_precision_param=bfloat16", "training.dtype=float64"));
+    assert_text_refused("training: {mixed_precision_param: bfloat16, mixed_precision_reduce: float64}\n", 1,
+                        TEXTS("training.mixed_precision_reduce=float64", "training.dtype=float32"));
 }
 
 static void test_parameter_groups(void **state)
@@ -212,7 +216,6 @@ static void test_missing_features(void **state)
                                           "checkpoint: {async_mode: async}",
                                           "checkpoint: {last_save_in_hf: true}",
                                           "training: {dtype: bfloat16}",
-                                          "training: {mixed_precision_param: bfloat16}",
                                           "device: {kind: cuda}",
                                           "debug: {moe_force_load_balance: true}",
                                           "comm: {trace_buf_size: 5}",
@@ -220,6 +223,7 @@ static void test_missing_features(void **state)
     static const char *const built[] = {
         "parallelism: {data_parallel_replicate_degree: 2, fsdp_reshard_after_forward: never}",
         "training: {global_batch_size: 64, dtype: float64}",
+        "training: {mixed_precision_param: bfloat16}",
         "validation: {enable: true, dataset: [a]}",
         "metrics: {enable_tensorboard: true}",
         "checkpoint: {enable: true, create_seed_checkpoint: true}",

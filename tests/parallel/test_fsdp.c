@@ -27,7 +27,7 @@ struct plan {
 };
 
 static void make_plan(struct plan *p, int n_units, int n_microbatches, int n_shards, int n_replicas,
-                      enum reshard_policy reshard, bool is_tied, bool is_forward_only)
+                      enum reshard_policy reshard, bool is_tied, bool is_forward_only, bool casts)
 {
     static const char *const policies[] = {"default", "always", "never"};
     struct error e = {0};
@@ -41,13 +41,14 @@ static void make_plan(struct plan *p, int n_units, int n_microbatches, int n_sha
                                    .n_groups = n_units - is_tied,
                                    .n_shards = n_shards,
                                    .n_replicas = n_replicas,
+                                   .casts = casts,
                                    .reshard = reshard};
     p->n_microbatches = n_microbatches;
     p->is_forward_only = is_forward_only;
     p->is_tied = is_tied;
-    snprintf(p->what, sizeof p->what, "%d units, %d microbatches, %d shards, %d replicas, reshard %s%s%s", n_units,
+    snprintf(p->what, sizeof p->what, "%d units, %d microbatches, %d shards, %d replicas, reshard %s%s%s%s", n_units,
              n_microbatches, n_shards, n_replicas, policies[reshard], is_tied ? ", tied" : "",
-             is_forward_only ? ", forward only" : "");
+             is_forward_only ? ", forward only" : "", casts ? ", cast" : "");
     rc = is_forward_only ? schedule_forward(&p->compute, n_units, n_microbatches, &e)
                          : schedule_sequential(&p->compute, n_units, n_microbatches, &e);
     if (!rc) rc = fsdp_pass(&p->list, &p->compute, &p->facts, &e);
@@ -129,23 +130,29 @@ static void test_printed(void **state)
     struct str text = {0};
 
     (void)state;
-    make_plan(&p, 3, 1, 2, 2, RESHARD_DEFAULT, false, false);
+    make_plan(&p, 3, 1, 2, 2, RESHARD_DEFAULT, false, false, false);
     assert_printed(&p, "gather0 gather1 F0.0 free0 gather2 F1.0 F2.0 I2.0 W2.0 free2 reduce2 replicate2 "
                        "gather0 I1.0 W1.0 free1 "
                        "reduce1 replicate1 I0.0 W0.0 free0 reduce0 replicate0");
     release_plan(&p);
-    make_plan(&p, 2, 2, 2, 1, RESHARD_NEVER, false, false);
+    make_plan(&p, 2, 2, 2, 1, RESHARD_NEVER, false, false, false);
     assert_printed(&p, "gather0 gather1 F0.0 F1.0 I1.0 W1.0 reduce1 I0.0 W0.0 reduce0 F0.1 F1.1 I1.1 W1.1 "
                        "free1 reduce1 I0.1 W0.1 free0 reduce0");
     release_plan(&p);
-    make_plan(&p, 2, 1, 1, 1, RESHARD_ALWAYS, false, false);
+    make_plan(&p, 2, 1, 1, 1, RESHARD_ALWAYS, false, false, false);
     assert_printed(&p, "F0.0 F1.0 I1.0 W1.0 I0.0 W0.0");
+    release_plan(&p);
+    make_plan(&p, 3, 1, 1, 2, RESHARD_DEFAULT, false, false, true); /* a cast is gathered and freed, not reduced */
+    assert_printed(&p, "gather0 gather1 F0.0 free0 gather2 F1.0 F2.0 I2.0 W2.0 free2 replicate2 "
+                       "gather0 I1.0 W1.0 free1 replicate1 I0.0 W0.0 free0 replicate0");
     release_plan(&p);
     action_list_print(&(struct action_list){0}, &text);
     assert_string_equal(str_text(&text), "");
 }
 
 /* ---- the machine ---- */
+static bool is_gathered(const struct plan *p) { return p->facts.n_shards > 1 || p->facts.casts; }
+
 /* The pass only inserts: what is left without its actions is the schedule. */
 static void check_schedule_is_kept(const struct plan *p)
 {
@@ -191,7 +198,7 @@ static void check_residence(const struct plan *p)
             is_there[g] = false;
             freed_at[g] = n_computed;
             n_there--;
-        } else if (is_compute(a) && p->facts.n_shards > 1) {
+        } else if (is_compute(a) && is_gathered(p)) {
             int next = next_other_group(p, i);
 
             if (!is_there[g]) refuse(p, i, "uses a group that is not gathered");
@@ -201,7 +208,7 @@ static void check_residence(const struct plan *p)
         if (n_there > most) most = n_there;
     }
     if (n_there) refuse(p, p->list.n, "comes, and groups are still gathered");
-    if (p->facts.n_shards == 1 && most) refuse(p, 0, "or a later one gathers with one shard");
+    if (!is_gathered(p) && most) refuse(p, 0, "or a later one gathers what is not copied");
     /* the memory that sharding is for: the group in use and the next one, and the tied one, which both ends
      * need */
     if (p->facts.reshard != RESHARD_NEVER && most > 2 + p->is_tied)
@@ -258,7 +265,7 @@ static void check_gathers(const struct plan *p)
 {
     int last = p->facts.n_units - 1, m = p->n_microbatches;
 
-    if (p->facts.n_shards == 1 || last == 0) return;
+    if (!is_gathered(p) || last == 0) return;
     if (p->is_tied && count(p, ACTION_GATHER, 0) != 1)
         refuse(p, 0, "is the tied group, which the whole step needs, gathered once: not so");
     if (p->is_tied || p->is_forward_only) return;
@@ -289,12 +296,12 @@ static void test_every_plan(void **state)
             for (int shards = 1; shards <= 4; shards++)
                 for (int replicas = 1; replicas <= 2; replicas++)
                     for (int policy = RESHARD_DEFAULT; policy <= RESHARD_NEVER; policy++)
-                        for (int kind = 0; kind < 4; kind++) {
+                        for (int kind = 0; kind < 8; kind++) {
                             struct plan p;
 
                             if (units == 1 && kind & 1) continue;
                             make_plan(&p, units, microbatches, shards, replicas, (enum reshard_policy)policy, kind & 1,
-                                      kind & 2);
+                                      kind & 2, kind & 4);
                             check_plan(&p);
                             release_plan(&p);
                         }
