@@ -48,6 +48,10 @@ CUDA     ?= auto
 NVCC     := $(if $(filter-out no,$(CUDA)),$(firstword $(shell command -v nvcc 2>/dev/null) $(wildcard $(CUDA_HOME)/bin/nvcc \
             /usr/local/cuda/bin/nvcc)))
 CUDA_DIR := $(if $(NVCC),$(if $(wildcard $(NVCC:%/bin/nvcc=%)/include/cublasLt.h),$(NVCC:%/bin/nvcc=%)))
+# cuDNN's headers come with the toolkit, with a package of its own, or in a Python environment
+CUDNN_INCLUDE := $(if $(wildcard $(CUDA_DIR)/include/cudnn.h /usr/include/cudnn.h /usr/local/include/cudnn.h),,$(patsubst %/cudnn.h,%,$(firstword \
+            $(wildcard $(VIRTUAL_ENV)/lib/python3*/site-packages/nvidia/cudnn/include/cudnn.h \
+            /usr/local/lib/python3*/*-packages/nvidia/cudnn/include/cudnn.h /usr/lib/python3*/*-packages/nvidia/cudnn/include/cudnn.h))))
 SIM      := $(if $(CUDA_DIR),$(addprefix $(B)/cudasim/,libcudart.so.13))
 TESTS_C  := $(filter-out $(if $(CUDA_DIR),,tests/cudasim/% tests/cuda/%),$(wildcard tests/*/test_*.c))
 TESTS    := $(TESTS_C:tests/%.c=$(B)/tests/%)
@@ -123,6 +127,14 @@ $(B)/cudasim/libcuda.so.1: $(B)/tests/cudasim/driver.o
 $(B)/cudasim/libnvidia-ml.so.1: $(B)/tests/cudasim/nvml.o
 	@mkdir -p $(@D)
 	$(CC) $(if $(SANITIZER),$(FLAGS_S)) -shared -o $@ $^ -Wl,-soname,$(@F)
+# the plugin's host code, in tests without the plugin: tests/cuda/test_<name> with what it names here
+$(B)/src/cuda/%.o $(B)/tests/cuda/%.o: CPPFLAGS += $(addprefix -isystem ,$(wildcard $(CUDA_DIR)/include) $(CUDNN_INCLUDE))
+CUDNN_OBJECTS := $(patsubst %,$(B)/src/cuda/%.o,library attention_graph cudnn_plan cudnn)
+$(B)/tests/cuda/test_attention_graph: $(B)/src/cuda/attention_graph.o
+$(B)/tests/cuda/test_cudnn_plans $(B)/tests/cuda/test_cudnn_numbers: $(CUDNN_OBJECTS)
+$(B)/tests/cuda/test_library: $(B)/src/cuda/library.o
+$(B)/tests/cuda/test_library $(B)/tests/cuda/test_cudnn_plans: | $(B)/cudasim/libcuda.so.1
+$(B)/tests/cuda/test_cudnn_%: LDLIBS += -L$(CUDA_DIR)/lib64 -Wl,--enable-new-dtags,-rpath,$(CUDA_DIR)/lib64 -lcudart
 $(B)/bench/%: $(B)/bench/%.o $(B)/libctitan.a
 	$(CC) $(LDFLAGS) -o $@ $(filter %.o,$^) -Wl,--whole-archive $(B)/libctitan.a -Wl,--no-whole-archive $(LDLIBS)
 tests-built: $(TESTS) $(FUZZERS) $(SIM)
@@ -154,4 +166,4 @@ help:
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 20
 
 -include $(OBJECTS:.o=.d) $(B)/src/main.d $(TESTS:=.d) $(FUZZERS:=.d) $(BENCHES:=.d) $(B)/tests/kernels/cases.d $(SUPPORT:%.c=$(B)/%.d) \
-         $(wildcard $(B)/tests/cudasim/*.d)
+         $(wildcard $(B)/tests/cudasim/*.d $(B)/src/cuda/*.d)

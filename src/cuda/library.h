@@ -6,10 +6,10 @@
 #include "base/error.h"
 
 /*
- * Opens a shared library: where the loader looks first (LD_LIBRARY_PATH, ld.so.conf, the toolkit's folder), then in the
- * packages of the Python environment in use (VIRTUAL_ENV, CONDA_PREFIX), where pip puts them:
- * lib/python3.N/site-packages/nvidia/<package>/lib and .../nvidia/cu13/lib. purpose says what for ("communication
- * between GPUs"), package what to install ("nccl"). It stays open until the process ends.
+ * Opens a shared library: where the loader looks first (LD_LIBRARY_PATH, ld.so.conf, the toolkit's folder), then in
+ * Python environments, where pip puts them: nvidia/<package>/lib and nvidia/cu13/lib below the site-packages of
+ * $VIRTUAL_ENV, $CONDA_PREFIX, the first python3 of $PATH, and ~/.local. purpose says what for ("communication between
+ * GPUs"), package what to install ("nccl"; NULL: it comes with the driver). It stays open until the process ends.
  * ERR_UNSUPPORTED: it is not there, or does not load; the message says what was tried and what to do.
  */
 err_t cuda_library_open(const char *file, const char *package, const char *purpose, void **out,

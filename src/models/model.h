@@ -52,6 +52,10 @@ struct model {
  * there were none. */
 void model_spec_resolve(struct model_spec *spec, const struct config *cfg, struct config_problems *p);
 
+/* The flavours of all families, one after the other, NULL after the last. What follows from the sizes (head_dim) is
+ * 0. */
+const struct model_spec *model_flavor(int i);
+
 /* Builds the model for sequences of at most seq_len positions; parameters have no storage yet. type: the
  * compute type. */
 err_t model_create(struct model **out, const struct model_spec *spec, struct device *d, enum dtype type,

@@ -26,6 +26,8 @@ static const struct model_spec flavors[] = {
 };
 enum { N_FLAVORS = (int)(sizeof flavors / sizeof *flavors) };
 
+const struct model_spec *model_flavor(int i) { return i >= 0 && i < N_FLAVORS ? &flavors[i] : NULL; }
+
 static const struct model_spec *find(const char *family, const char *flavor, struct config_problems *p)
 {
     const char *names[N_FLAVORS], *nearest;
