@@ -209,16 +209,22 @@ void sim_memory_leaks(void)
             (unsigned long long)first->bytes);
 }
 
-void *sim_touch(struct sim_access *access, const void *device_pointer, uint64_t bytes, bool reads, bool writes,
-                const char *who)
+uint64_t sim_check(const void *device_pointer, uint64_t bytes, const char *who)
 {
     uint64_t address = (uint64_t)(uintptr_t)device_pointer, size, base = sim_allocation(address, &size);
-    if (!bytes) return NULL;
     if (!base) sim_die("%s: %p is %s", who, device_pointer, sim_where(address).text);
     if (bytes > base + size - address)
         sim_die("%s: %llu bytes at %p run %llu bytes past the block of %llu bytes at 0x%llx", who,
                 (unsigned long long)bytes, device_pointer, (unsigned long long)(address + bytes - base - size),
                 (unsigned long long)size, (unsigned long long)base);
+    return address;
+}
+
+void *sim_touch(struct sim_access *access, const void *device_pointer, uint64_t bytes, bool reads, bool writes,
+                const char *who)
+{
+    if (!bytes) return NULL;
+    uint64_t address = sim_check(device_pointer, bytes, who);
     if (!sim_alias) return NULL;
     uint8_t *shadow = sim_shadow + (address - SIM_BASE);
     const uint8_t *hole = reads ? memchr(shadow, SIM_UNINITIALISED, bytes) : NULL;

@@ -5,6 +5,7 @@
 #include "stream.h"
 
 #include <cuda_runtime_api.h>
+#include <stdio.h>
 #include <string.h>
 
 static uint64_t address_of(const void *p) { return (uint64_t)(uintptr_t)p; }
@@ -213,13 +214,11 @@ static void check_sides(const char *function, const struct copy *c)
 {
     for (int side = 0; side < 2; side++) {
         const uint8_t *p = side ? c->from : c->to;
-        uint64_t bytes = extent(side ? c->from_pitch : c->to_pitch, c->width, c->rows), size;
+        uint64_t bytes = extent(side ? c->from_pitch : c->to_pitch, c->width, c->rows);
         if (!on_device(p)) continue;
-        uint64_t base = sim_allocation(address_of(p), &size);
-        if (!base || address_of(p) + bytes > base + size)
-            sim_die("%s: the %s, %llu bytes at %p, is not inside one allocation: it is %s", function,
-                    side ? "source" : "destination", (unsigned long long)bytes, (const void *)p,
-                    sim_where(address_of(p)).text);
+        char who[64];
+        snprintf(who, sizeof who, "%s: the %s", function, side ? "source" : "destination");
+        sim_check(p, bytes, who);
     }
 }
 

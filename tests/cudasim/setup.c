@@ -7,6 +7,7 @@
  */
 #include "cudasim.h"
 #include "host.h"
+#include "lt.h"
 #include "order.h"
 #include "runtime.h"
 #include "sim.h"
@@ -124,6 +125,7 @@ static void at_end(int status, void *unused)
         sim_memory_leaks();
         host_leaks();
         stream_leaks();
+        lt_leaks();
     }
     const char *path = getenv("CUDASIM_STATS");
     if (path && *path) write_counters(path);

@@ -81,6 +81,8 @@ struct sim_access {
     uint32_t reported_id; /* of the last operation that a report named beside this one */
 };
 void sim_access_add(struct sim_access *access, uint64_t address, uint64_t bytes, bool is_write);
+/* Ends the process unless [pointer, +bytes) lies inside one live allocation. Returns the address. */
+uint64_t sim_check(const void *device_pointer, uint64_t bytes, const char *who);
 /*
  * For library calls: checks [address, +bytes) as a kernel's access would be checked (inside one live allocation,
  * initialised if read), records it, marks it initialised if written, returns the alias; NULL without data.
