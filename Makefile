@@ -155,7 +155,7 @@ bench: all $(BENCHES) ## side-by-side measurements as JSON
 docs: all ## pages generated from the tables
 	tools/gen_docs
 format: ## clang-format on everything
-	clang-format-14 -i $$(git ls-files '*.c' '*.h')
+	clang-format-14 -i $$(git ls-files '*.c' '*.h' '*.cu' '*.cuh')
 install: all ## to PREFIX (/usr/local)
 	tools/install_to "$(DESTDIR)$(PREFIX)" "$(B)"
 uninstall:

@@ -14,7 +14,7 @@
 
 #include "kernels/kernels.h"
 
-enum { CASE_ARRAYS = 10, CASE_SCALARS = 3, CASE_TEXT_BYTES = 160 };
+enum { CASE_ARRAYS = 10, CASE_SCALARS = 3, CASE_MEMORY = CASE_ARRAYS + 2, CASE_TEXT_BYTES = 160 };
 
 /* Which members matter depends on the kernel; tests/kernels/cases.c says it in one place per kernel. */
 struct kernel_case {
@@ -40,8 +40,10 @@ struct kernel_run {
     int64_t count[CASE_ARRAYS];     /* elements */
     int32_t *indices;               /* owned; tokens, labels, positions or document starts */
     struct attention attention;
-    double sum;                  /* of kernels that add to a double */
-    double scalar[CASE_SCALARS]; /* of kernels that read or write single doubles */
+    double *sum;               /* owned; of kernels that add to a double */
+    double *scalar;            /* behind sum: CASE_SCALARS, of kernels that read or write single doubles */
+    void *memory[CASE_MEMORY]; /* owned; of a run on a device: what its pointers point into */
+    size_t memory_bytes[CASE_MEMORY];
 };
 
 /* Memory running out is BUG. reference: of the same type, for inputs that are another kernel's results (lse, rstd). */
@@ -50,6 +52,16 @@ void kernel_run_init(struct kernel_run *r, const struct kernel_case *c, const st
 void kernel_run_release(struct kernel_run *r);
 void kernel_run_call(struct kernel_run *r, const struct kernels *k);
 void kernel_run_copy(struct kernel_run *to, const struct kernel_run *from); /* the numbers of the same case */
+
+/* A run like another of the host's, with its arrays in the memory of the context's device: to call kernels of that
+ * device with. Each array has a segment of its own, that ends where the array ends, and begins `shift` elements into
+ * it. */
+err_t kernel_run_upload(struct kernel_run *r, const struct kernel_run *host, struct kernel_context *context,
+                        int64_t shift, struct error *e) MUST_CHECK;
+/* The arrays come back into the host's run; what was before them must be as it was. Then kernel_run_drop. */
+err_t kernel_run_download(struct kernel_run *host, const struct kernel_run *r, struct error *e) MUST_CHECK;
+void kernel_run_drop(struct kernel_run *r); /* of one that was uploaded; the device has done its work */
+
 /* Rounds each number to what a run of that compute type would hold in its place. */
 void kernel_run_round(struct kernel_run *r, enum dtype type);
 

@@ -154,7 +154,7 @@ static void test_cross_entropy(void **state)
         x = run.array[0];
         for (int64_t i = 0; i < run.count[0]; i++) x[i] += (side ? h : -h) * direction(i);
         kernel_run_call(&run, f->k);
-        loss[side] = run.sum;
+        loss[side] = *run.sum;
         kernel_run_release(&run);
     }
     kernel_run_init(&run, &c, f->k, &f->context);
