@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /* timeout: 300 */
 /*
- * What cuDNN computes on a GPU, against the reference kernel in float64 on the same numbers: the heads of every flavour,
- * with and without documents, with gaps between rows. How far the bfloat16 reference of the CPU is off, which rounds at
- * the same stores, says what is good. Then the times of the largest shapes, for the reader.
+ * What cuDNN computes on a GPU, against the reference kernel in float64 on the same numbers: the heads of every
+ * flavour, with and without documents, with gaps between rows. How far the bfloat16 reference of the CPU is off, which
+ * rounds at the same stores, says what is good. Then the times of the largest shapes, for the reader.
  */
 #include <dlfcn.h>
 #include <math.h>
