@@ -42,34 +42,49 @@ void flops_describe(struct str *out, const struct flops_facts *f)
              f->n_layers, f->n_heads, f->d_qk, f->d_v, (long long)f->seq_len, causal, 100 * (1 - causal / palm));
 }
 
-/* Dense bfloat16 peaks from the vendors' data sheets, TFLOP/s. Names are exact, as cudaGetDeviceProperties
- * gives them: parts of names mislead ("NVIDIA RTX A1000" is no A100). */
+/* Dense peaks from the vendors' data sheets, TFLOP/s, as the kernels compute: bfloat16 on tensor cores, float32 without
+ * them (not TF32), float64 on those that have it. 0 = the sheet does not say. Names are exact, as
+ * cudaGetDeviceProperties and nvidia-smi give them: parts of names mislead ("NVIDIA RTX A1000" is no A100). */
 static const struct {
     const char *name;
-    double tflops;
-} bfloat16_peaks[] = {
-    {"NVIDIA A100-SXM4-40GB", 312},
-    {"NVIDIA A100-SXM4-80GB", 312},
-    {"NVIDIA A100-PCIE-40GB", 312},
-    {"NVIDIA A100 80GB PCIe", 312},
-    {"NVIDIA RTX A6000", 154.85},
-    {"NVIDIA L40S", 362},
-    {"NVIDIA H20", 148},
-    {"NVIDIA H100 PCIe", 756},
-    {"NVIDIA H100 NVL", 835},
-    {"NVIDIA H100 80GB HBM3", 989},
-    {"NVIDIA H200", 989},
-    {"NVIDIA B200", 2250},
-    {"NVIDIA B300", 2250},
-    {"NVIDIA GB200", 2500},
-    {"NVIDIA GB300", 2500},
+    double bfloat16, float32, float64;
+} peaks[] = {
+    {"NVIDIA A100-SXM4-40GB", 312, 19.5, 19.5},
+    {"NVIDIA A100-SXM4-80GB", 312, 19.5, 19.5},
+    {"NVIDIA A100-PCIE-40GB", 312, 19.5, 19.5},
+    {"NVIDIA A100 80GB PCIe", 312, 19.5, 19.5},
+    {"NVIDIA A800-SXM4-80GB", 312, 19.5, 9.7},
+    {"NVIDIA A800 80GB PCIe", 312, 19.5, 9.7},
+    {"NVIDIA A30", 165, 10.3, 10.3},
+    {"NVIDIA A10", 125, 31.2, 0},
+    {"NVIDIA A40", 149.7, 37.4, 0},
+    {"NVIDIA RTX A6000", 154.85, 38.7, 0},
+    {"NVIDIA L4", 121, 30.3, 0},
+    {"NVIDIA L40", 181, 90.5, 0},
+    {"NVIDIA L40S", 362, 91.6, 0},
+    {"NVIDIA H20", 148, 44, 1},
+    {"NVIDIA H800", 989, 67, 1},
+    {"NVIDIA H100 PCIe", 756, 51, 51},
+    {"NVIDIA H100 NVL", 835, 60, 60},
+    {"NVIDIA H100 80GB HBM3", 989, 67, 67},
+    {"NVIDIA H200", 989, 67, 67},
+    {"NVIDIA H200 NVL", 835, 60, 60},
+    {"NVIDIA GH200 480GB", 989, 67, 67},
+    {"NVIDIA GH200 144G HBM3e", 989, 67, 67},
+    {"NVIDIA B200", 2250, 75, 37},
+    {"NVIDIA B300", 2250, 75, 1.2},
+    {"NVIDIA GB200", 2500, 80, 40},
+    {"NVIDIA GB300", 2500, 80, 1.3},
 };
 
 double flops_peak(const char *device_name, enum dtype compute)
 {
-    if (compute != DTYPE_BFLOAT16) return 0;
-    for (size_t i = 0; i < sizeof bfloat16_peaks / sizeof *bfloat16_peaks; i++)
-        if (!strcmp(device_name, bfloat16_peaks[i].name)) return bfloat16_peaks[i].tflops * 1e12;
+    for (size_t i = 0; i < sizeof peaks / sizeof *peaks; i++) {
+        if (strcmp(device_name, peaks[i].name) != 0) continue;
+        if (compute == DTYPE_BFLOAT16) return peaks[i].bfloat16 * 1e12;
+        if (compute == DTYPE_FLOAT32) return peaks[i].float32 * 1e12;
+        if (compute == DTYPE_FLOAT64) return peaks[i].float64 * 1e12;
+    }
     return 0;
 }
 

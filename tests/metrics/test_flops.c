@@ -76,7 +76,35 @@ static void test_peak_by_exact_name(void **state)
     assert_true(flops_peak("NVIDIA GeForce RTX 4090", DTYPE_BFLOAT16) == 0);
     assert_true(flops_peak("l40s", DTYPE_BFLOAT16) == 0);
     assert_true(flops_peak("", DTYPE_BFLOAT16) == 0);
-    assert_true(flops_peak("NVIDIA H200", DTYPE_FLOAT32) == 0);
+    assert_true(flops_peak("NVIDIA H200", DTYPE_INT32) == 0);
+}
+
+/* As nvidia-smi prints them: three H100 with three peaks; each type has its own; what a sheet leaves out is unknown. */
+static void test_peaks(void **state)
+{
+    static const struct {
+        const char *name;
+        double bfloat16, float32, float64;
+    } want[] = {
+        {"NVIDIA H200", 989, 67, 67},
+        {"NVIDIA H100 80GB HBM3", 989, 67, 67},
+        {"NVIDIA H100 PCIe", 756, 51, 51},
+        {"NVIDIA H100 NVL", 835, 60, 60},
+        {"NVIDIA A100-SXM4-80GB", 312, 19.5, 19.5},
+        {"NVIDIA A100-SXM4-40GB", 312, 19.5, 19.5},
+        {"NVIDIA A100 80GB PCIe", 312, 19.5, 19.5},
+        {"NVIDIA B200", 2250, 75, 37},
+        {"NVIDIA L40S", 362, 91.6, 0},
+        {"NVIDIA H100 80GB HBM3 MIG 1g.10gb", 0, 0, 0}, /* a part of one */
+        {"H200", 0, 0, 0},
+    };
+
+    (void)state;
+    for (size_t i = 0; i < sizeof want / sizeof *want; i++) {
+        assert_near(flops_peak(want[i].name, DTYPE_BFLOAT16), want[i].bfloat16 * 1e12, 1e-12);
+        assert_near(flops_peak(want[i].name, DTYPE_FLOAT32), want[i].float32 * 1e12, 1e-12);
+        assert_near(flops_peak(want[i].name, DTYPE_FLOAT64), want[i].float64 * 1e12, 1e-12);
+    }
 }
 
 static void test_choice_of_peak(void **state)
@@ -98,9 +126,8 @@ static void test_choice_of_peak(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_palm_formula),
-        cmocka_unit_test(test_causal_beside_palm),
-        cmocka_unit_test(test_peak_by_exact_name),
+        cmocka_unit_test(test_palm_formula),       cmocka_unit_test(test_causal_beside_palm),
+        cmocka_unit_test(test_peak_by_exact_name), cmocka_unit_test(test_peaks),
         cmocka_unit_test(test_choice_of_peak),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
