@@ -43,6 +43,8 @@ OBJECTS  := $(SOURCES:%.c=$(B)/%.o) $(PB_C:.c=.o)
 ifeq ($(shell uname -m),x86_64)
 OBJECTS  += $(FAST:%.c=$(B)/%.avx2.o) $(FAST:%.c=$(B)/%.avx512.o)
 endif
+MPICC    := $(shell command -v mpicc 2>/dev/null)
+PLUGINS  := $(if $(and $(MPICC),$(wildcard src/mpi/*.c)),$(B)/libctitan_mpi.so)
 # what needs nvcc and the toolkit's headers is built where they are; CUDA=no leaves it out
 CUDA     ?= auto
 NVCC     := $(if $(filter-out no,$(CUDA)),$(firstword $(shell command -v nvcc 2>/dev/null) $(wildcard $(CUDA_HOME)/bin/nvcc \
@@ -52,14 +54,19 @@ CUDA_DIR := $(if $(NVCC),$(if $(wildcard $(NVCC:%/bin/nvcc=%)/include/cublasLt.h
 CUDNN_INCLUDE := $(if $(wildcard $(CUDA_DIR)/include/cudnn.h /usr/include/cudnn.h /usr/local/include/cudnn.h),,$(patsubst %/cudnn.h,%,$(firstword \
             $(wildcard $(VIRTUAL_ENV)/lib/python3*/site-packages/nvidia/cudnn/include/cudnn.h \
             /usr/local/lib/python3*/*-packages/nvidia/cudnn/include/cudnn.h /usr/lib/python3*/*-packages/nvidia/cudnn/include/cudnn.h))))
+# the CUDA plugin; PTX of compute_90 stays in, uncompressed: for newer GPUs, and for the simulator
+KERNEL_FLAGS := -std=c++17 -O3 -lineinfo -gencode arch=compute_80,code=sm_80 -gencode arch=compute_90,code=[sm_90,compute_90] \
+            --no-compress -cudart shared -Xcompiler -fPIC,-fvisibility=hidden,-Wall -D_GNU_SOURCE -Isrc -I.
+NO_NCCL  := $(if $(wildcard $(CUDA_DIR)/include/nccl.h /usr/include/nccl.h /usr/local/include/nccl.h),,src/cuda/nccl%)
+CUDA_O   := $(patsubst %.c,$(B)/%.o,$(filter-out $(NO_NCCL),$(wildcard src/cuda/*.c))) $(patsubst %.cu,build/cuda/%.o,$(wildcard kernels/cuda/*.cu))
+PLUGINS  += $(if $(CUDA_DIR),$(B)/libctitan_cuda.so,$(B)/without_cuda)
 SIM      := $(if $(CUDA_DIR),$(addprefix $(B)/cudasim/,libcudart.so.13))
 TESTS_C  := $(filter-out $(if $(CUDA_DIR),,tests/cudasim/% tests/cuda/%),$(wildcard tests/*/test_*.c))
 TESTS    := $(TESTS_C:tests/%.c=$(B)/tests/%)
 SUPPORT  := $(wildcard tests/support/*.c)
 FUZZERS  := $(patsubst %.c,$(B)/%,$(wildcard tests/fuzz/fuzz_*.c))
 BENCHES  := $(patsubst bench/%.c,$(B)/bench/%,$(wildcard bench/bench_*.c))
-MPICC    := $(shell command -v mpicc 2>/dev/null)
-PLUGINS  := $(if $(and $(MPICC),$(wildcard src/mpi/*.c)),$(B)/libctitan_mpi.so)
+
 
 .PHONY: all test check lint bench fuzz docs install uninstall clean help format tests-built sanitize soak
 all: $(B)/ctitan $(PLUGINS) ## build the program and the plugins this machine can build
@@ -73,6 +80,18 @@ $(B)/libctitan.a: $(OBJECTS)
 $(B)/libctitan_mpi.so: $(wildcard src/mpi/*.c) $(wildcard src/*/*.h)
 	@mkdir -p $(@D)
 	$(MPICC) $(CPPFLAGS) $(CFLAGS) -shared -o $@ $(wildcard src/mpi/*.c) $(if $(SANITIZER),$(FLAGS_S))
+
+# What it needs of the program comes from the program. The toolkit's folder is only the last place where libraries are
+# looked for: no RPATH, which would go before LD_LIBRARY_PATH.
+$(B)/libctitan_cuda.so: $(CUDA_O)
+	$(CC) -shared -o $@ $^ -L$(CUDA_DIR)/lib64 -Wl,--enable-new-dtags,-rpath,$(CUDA_DIR)/lib64 $(FLAGS_S) -lcudart -lcublasLt -lstdc++ -ldl -lm
+$(B)/src/cuda/%.o: CFLAGS += -fvisibility=hidden
+build/cuda/%.o: %.cu Makefile
+	@mkdir -p $(@D)
+	$(NVCC) $(KERNEL_FLAGS) -MMD -MP -MF $(@:.o=.d) -c -o $@ $<
+$(B)/without_cuda:
+	@mkdir -p $(@D)
+	@echo "CUDA not found: building CPU only" | tee $@
 
 # drawing initial values in batches pays only when the loops are vectorised
 $(B)/src/base/rng.o: CFLAGS += -O3
@@ -98,6 +117,12 @@ $(B)/tests/%: $(B)/tests/%.o $(SUPPORT:%.c=$(B)/%.o) $(B)/libctitan.a
 	$(CC) $(LDFLAGS) -o $@ $(filter %.o,$^) -Wl,--whole-archive $(B)/libctitan.a -Wl,--no-whole-archive -lcmocka $(LDLIBS)
 # the list of kernel cases serves tests and bench
 $(B)/tests/kernels/test_kernels $(B)/tests/kernels/test_gradients $(B)/bench/bench_kernels: $(B)/tests/kernels/cases.o
+# plugins that are wrong, each in its way
+FAKES := $(foreach fake,good none abi version symbol,$(B)/tests/device/test_plugin_fakes/$(fake)/libctitan_cuda.so)
+$(FAKES): tests/device/fake_plugin.c $(wildcard src/device/*.h) Makefile
+	@mkdir -p $(@D)
+	$(CC) $(CPPFLAGS) $(CFLAGS) -DFAKE_$(notdir $(@D)) -shared -o $@ $<
+$(B)/tests/device/test_plugin: $(FAKES)
 # A fuzz target is explored by libFuzzer where SANITIZER=fuzz, else replay.c gives it the files of its corpus
 $(B)/tests/fuzz/%: $(B)/tests/fuzz/%.o $(if $(filter fuzz,$(SANITIZER)),,$(B)/tests/fuzz/replay.o) $(B)/libctitan.a
 	$(CC) $(LDFLAGS) $(if $(filter fuzz,$(SANITIZER)),-fsanitize=fuzzer) -o $@ $(filter %.o,$^) \
@@ -165,5 +190,5 @@ clean:
 help:
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 20
 
--include $(OBJECTS:.o=.d) $(B)/src/main.d $(TESTS:=.d) $(FUZZERS:=.d) $(BENCHES:=.d) $(B)/tests/kernels/cases.d $(SUPPORT:%.c=$(B)/%.d) \
-         $(wildcard $(B)/tests/cudasim/*.d $(B)/src/cuda/*.d)
+-include $(OBJECTS:.o=.d) $(CUDA_O:.o=.d) $(B)/src/main.d $(TESTS:=.d) $(FUZZERS:=.d) $(BENCHES:=.d) $(B)/tests/kernels/cases.d $(SUPPORT:%.c=$(B)/%.d) \
+         $(wildcard $(B)/tests/cudasim/*.d)

@@ -4,6 +4,7 @@
 
 #include <string.h>
 
+#include "device/plugin.h"
 #include "kernels/cpu/cpu.h"
 
 /* Which families have a fast twin of float64: the others use the reference at every level. */
@@ -162,8 +163,9 @@ err_t kernels_for(const struct kernels **out, const struct device *d, enum dtype
                   struct error *e)
 {
     *out = NULL;
-    if (strcmp(d->ops->name, "cpu") != 0)
-        return FAIL(e, ERR_UNSUPPORTED, "no kernels for the device \"%s\" in this build: use cpu", d->ops->name);
+    if (d->plugin && strcmp(level, "auto") != 0)
+        return FAIL(e, ERR_CONFIG, "device.kernels=%s is of the CPU: use auto with the device %s", level, d->ops->name);
+    if (d->plugin) return d->plugin->kernels(out, d, type, e);
     if (!is_level(level))
         return FAIL(e, ERR_CONFIG, "unknown kernel level \"%s\": use auto, avx512, avx2 or reference", level);
     if (type != DTYPE_FLOAT32 && type != DTYPE_FLOAT64 && type != DTYPE_BFLOAT16)
@@ -182,6 +184,7 @@ err_t kernels_for(const struct kernels **out, const struct device *d, enum dtype
 
 size_t kernels_workspace_bytes(const struct kernels *k, int threads)
 {
+    if (k->workspace_bytes) return k->workspace_bytes;
     for (int i = 0; i < ROWS; i++)
         if (rows[i].kernels->type == k->type && strcmp(rows[i].kernels->level, k->level) == 0)
             return rows[i].workspace_bytes(threads);

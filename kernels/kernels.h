@@ -54,9 +54,10 @@ struct adamw_step {
 typedef void wide;
 
 struct kernels {
-    const char *device; /* "cpu" */
-    const char *level;  /* "reference", "avx2", "avx512" */
-    enum dtype type;    /* the compute type */
+    const char *device;     /* "cpu", "cuda" */
+    const char *level;      /* "reference", "avx2", "avx512"; of a GPU "cuda" */
+    enum dtype type;        /* the compute type */
+    size_t workspace_bytes; /* of a GPU's; 0: the CPU's depends on the threads */
 #define KERNEL(name, family, arguments, help) void(*name) arguments;
 #include "kernels.def"
 #undef KERNEL

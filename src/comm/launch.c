@@ -7,9 +7,8 @@
 #include <limits.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
-#include "base/io.h"
+#include "base/plugin.h"
 #include "base/str.h"
 #include "comm/self.h"
 
@@ -63,46 +62,18 @@ void comm_launch_detect(struct comm_launch *out)
 }
 
 /* ---- the plugin's file ---- */
-enum { N_PLACES = 3 };
-
-/* Folders to look in, most special first; relative ones from the folder of this program. */
-static void list_places(struct str places[N_PLACES])
-{
-    const char *own = getenv("CTITAN_PLUGIN_PATH");
-    char program[PATH_MAX];
-    ssize_t n = readlink("/proc/self/exe", program, sizeof program - 1);
-    char *slash;
-
-    program[n > 0 ? n : 0] = '\0';
-    slash = strrchr(program, '/');
-    if (slash) *slash = '\0';
-    if (own && *own) str_add(&places[0], own);
-    str_addf(&places[1], "%s", slash ? program : ".");
-    str_addf(&places[2], "%s/../lib/ctitan", slash ? program : ".");
-}
-
 static err_t find_plugin(const struct comm_launch *launch, struct str *path, struct error *e)
 {
-    struct str places[N_PLACES] = {{0}}, tried = {0};
+    struct str tried = {0};
     err_t rc = ERR_NONE;
-    bool found = false;
 
-    list_places(places);
-    for (int i = 0; i < N_PLACES && !found; i++) {
-        if (!places[i].length) continue;
-        str_clear(path);
-        str_addf(path, "%s/" COMM_MPI_PLUGIN_FILE, str_text(&places[i]));
-        found = io_exists(str_text(path));
-        str_addf(&tried, "%s%s", tried.length ? ", " : "", str_text(&places[i]));
-    }
-    if (!found)
+    if (!plugin_find(COMM_MPI_PLUGIN_FILE, path, &tried))
         rc = FAIL(e, ERR_MISSING,
                   "this is rank %d of a job started by %s, but " COMM_MPI_PLUGIN_FILE
                   " is in none of %s; install Open MPI "
                   "(apt-get install libopenmpi-dev openmpi-bin) and run make, or set CTITAN_PLUGIN_PATH to "
                   "its folder",
                   launch->rank, launch->launcher, str_text(&tried));
-    for (int i = 0; i < N_PLACES; i++) str_release(&places[i]);
     str_release(&tried);
     return rc ? rc : str_ok(path, e);
 }

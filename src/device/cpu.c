@@ -8,7 +8,6 @@
 #include <string.h>
 #include <sys/mman.h>
 
-#include "base/affinity.h"
 #include "base/mem.h"
 #include "device/immediate.h"
 
@@ -99,22 +98,12 @@ static void cpu_model_name(char *out, size_t size)
 err_t cpu_device_create(struct device **out, const struct device_options *options, struct error *e)
 {
     struct device *d = mem_zalloc(1, sizeof *d);
-    int local_size = options->local_size > 0 ? options->local_size : 1, threads = options->threads;
-    err_t rc;
 
-    *out = NULL;
+    *out = d;
     if (!d) return FAIL(e, ERR_MEMORY, "out of memory while opening the CPU device");
-    if (threads <= 0) threads = affinity_own_cores() / local_size;
     d->ops = &device_ops_cpu;
-    rc = pool_create(&d->pool, threads, e);
-    if (rc) {
-        mem_free(d);
-        return rc;
-    }
     cpu_model_name(d->properties.name, sizeof d->properties.name);
     d->properties.is_immediate = true;
-    d->properties.threads = pool_threads(d->pool);
-    d->properties.memory_bytes = sensor_memory_limit_bytes() / local_size;
-    *out = d;
+    d->properties.memory_bytes = sensor_memory_limit_bytes() / (options->local_size > 0 ? options->local_size : 1);
     return ERR_NONE;
 }

@@ -6,7 +6,7 @@
 
 #include "device/device.h"
 
-/* All but the allocator, which device_open adds. */
+/* All but the threads and the allocator, which device_open adds. */
 err_t cpu_device_create(struct device **out, const struct device_options *options, struct error *e) MUST_CHECK;
 
 #endif

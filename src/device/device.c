@@ -3,11 +3,13 @@
 #include "device/device.h"
 
 #include <stdint.h>
+#include <stdio.h>
 #include <string.h>
 
-#include "base/mem.h"
+#include "base/affinity.h"
 #include "device/allocator.h"
 #include "device/cpu.h"
+#include "device/plugin.h"
 
 const char *memory_kind_name(enum memory_kind kind)
 {
@@ -21,16 +23,48 @@ const char *memory_kind_name(enum memory_kind kind)
 
 enum { STAGING_BYTES = 16 << 20 };
 
+/* A device of the plugin's. ERR_MISSING: there is no plugin. */
+static err_t open_cuda(struct device **out, const struct device_options *options, struct error *e)
+{
+    const struct device_plugin *plugin;
+    err_t rc = device_plugin_load(&plugin, DEVICE_CUDA_PLUGIN_FILE, e);
+
+    if (!rc) rc = plugin->open(out, options, e);
+    if (!rc) (*out)->plugin = plugin;
+    return rc;
+}
+
+static err_t open_kind(struct device **out, const struct device_options *options, struct error *e)
+{
+    struct error reason = {0};
+    err_t rc;
+
+    if (strcmp(options->kind, "cpu") == 0) return cpu_device_create(out, options, e);
+    if (strcmp(options->kind, "cuda") != 0 && strcmp(options->kind, "auto") != 0)
+        return FAIL(e, ERR_UNSUPPORTED, "device.kind=%s: there is no such device; use auto, cpu or cuda",
+                    options->kind);
+    rc = open_cuda(out, options, &reason);
+    if (!rc) return rc;
+    if (strcmp(options->kind, "cuda") == 0)
+        return FAIL(e, rc == ERR_MISSING ? ERR_UNSUPPORTED : rc,
+                    "device.kind=cuda: %s%s; use device.kind=cpu, or auto to take the CPU where there is no GPU",
+                    reason.message, rc == ERR_MISSING ? " (make builds it where it finds CUDA)" : "");
+    rc = cpu_device_create(out, options, e);
+    if (!rc && reason.code != ERR_MISSING) snprintf((*out)->note, sizeof(*out)->note, "%.255s", reason.message);
+    return rc;
+}
+
 err_t device_open(struct device **out, const struct device_options *options, struct error *e)
 {
     struct device *d = NULL;
-    err_t rc;
+    int threads = options->threads, local_size = options->local_size > 0 ? options->local_size : 1;
+    err_t rc = open_kind(&d, options, e);
 
     *out = NULL;
-    if (strcmp(options->kind, "auto") != 0 && strcmp(options->kind, "cpu") != 0)
-        return FAIL(e, ERR_UNSUPPORTED,
-                    "device.kind=%s: this build has only the CPU device; use device.kind=cpu or auto", options->kind);
-    rc = cpu_device_create(&d, options, e);
+    if (rc) return rc;
+    if (threads <= 0) threads = affinity_own_cores() / local_size;
+    rc = pool_create(&d->pool, threads, e);
+    if (!rc) d->properties.threads = pool_threads(d->pool);
     if (!rc) rc = allocator_create(&d->allocator, d, options->memory_limit_bytes, e);
     if (rc) {
         device_close(d);

@@ -28,6 +28,7 @@ struct device;
 struct stream;
 struct event;
 struct allocator;
+struct device_plugin;
 
 /* What a block of memory is for: the rows of the memory table in plans, out-of-memory reports and snapshots. */
 #define MEMORY_KINDS(X)                                                                                                \
@@ -62,7 +63,9 @@ struct device_properties {
     int64_t memory_bytes; /* what this rank may use: a GPU's memory; on the CPU the cgroup's limit (else MemTotal) /
                              local ranks */
     double peak_flops;    /* dense, of the compute type; 0 = unknown */
-    int threads;          /* CPU: threads of the pool */
+    int threads;          /* of the pool: the CPU's kernels, and host work for every device */
+    int multiprocessors;  /* of a GPU */
+    char versions[64];    /* "compute capability 9.0, driver 13.0, CUDA 13.0"; "" on the CPU */
     bool is_immediate;    /* the CPU: all work is done when a call returns, and there is one pool of memory */
 };
 
@@ -100,20 +103,25 @@ struct device_ops {
 struct device {
     const struct device_ops *ops;
     struct device_properties properties;
-    struct allocator *allocator; /* owned */
-    struct pool *pool;           /* owned; the CPU's threads for kernels and for host work on every device */
-    struct event *freed;         /* owned, for device_free_after; NULL before the first */
-    void *staging;               /* owned, for device_read and device_write; NULL before the first */
+    struct allocator *allocator;        /* owned */
+    struct pool *pool;                  /* owned; the CPU's threads for kernels and for host work on every device */
+    const struct device_plugin *plugin; /* whose device it is (plugin.h); NULL: the CPU */
+    char note[256];                     /* why kind "auto" took the CPU; "" = nothing to tell */
+    struct event *freed;                /* owned, for device_free_after; NULL before the first */
+    void *staging;                      /* owned, for device_read and device_write; NULL before the first */
 };
 
 struct device_options {
     const char *kind;           /* "auto", "cpu", "cuda" */
-    int local_rank;             /* of this host: which GPU */
+    int local_rank;             /* of this host: which GPU, of those that the process sees */
     int local_size;             /* ranks on this host, which share its memory and cores */
     int threads;                /* 0 = cores of this process's affinity mask / local ranks that share it, at least 1 */
     int64_t memory_limit_bytes; /* 0 = none; the allocator then fails above it (tests of out of memory) */
 };
 
+/* "auto" takes a GPU where there is one for this rank, else the CPU, and says in `note` why if there is something to
+ * tell: that the plugin was not built is nothing. "cuda" fails for that reason. One thread uses the device: the one
+ * that opened it. */
 err_t device_open(struct device **out, const struct device_options *options, struct error *e) MUST_CHECK;
 /* Waits for all work. Every block must have been freed: else BUG names the first one left. */
 void device_close(struct device *d);

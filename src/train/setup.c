@@ -57,8 +57,10 @@ static err_t open_device(struct trainer *t, struct error *e)
     err_t rc = take_cores(t, &options.threads, e);
 
     if (!rc) rc = device_open(&t->device, &options, e);
+    if (!rc && t->device->note[0]) log_info(t->spec.log, "the CPU is used: %s", t->device->note);
     t->type = t->cfg->training.mixed_precision_param;
-    if (t->cfg->debug.deterministic && level == CONFIG_KERNELS_AUTO) level = CONFIG_KERNELS_REFERENCE;
+    if (!rc && !t->device->plugin && t->cfg->debug.deterministic && level == CONFIG_KERNELS_AUTO)
+        level = CONFIG_KERNELS_REFERENCE;
     return rc ? rc : kernels_for(&t->kernels, t->device, t->type, levels[level], e);
 }
 

@@ -164,13 +164,13 @@ static void test_out_of_memory_says_who(void **state)
 
 static void test_unknown_kind(void **state)
 {
-    struct device_options options = {.kind = "cuda", .local_size = 1};
+    struct device_options options = {.kind = "tpu", .local_size = 1};
     struct device *d;
     struct error e = {0};
 
     (void)state;
     assert_int_equal(device_open(&d, &options, &e), ERR_UNSUPPORTED);
-    assert_non_null(strstr(e.message, "device.kind=cuda"));
+    assert_non_null(strstr(e.message, "device.kind=tpu"));
     assert_true(sensor_resident_bytes() > 0);
     assert_true(sensor_resident_peak_bytes() >= sensor_resident_bytes());
     assert_true(sensor_memory_limit_bytes() > 0);

@@ -1,0 +1,55 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * What the files of the CUDA plugin share: the device behind struct device, its streams, and how failures are kept.
+ *
+ * One thread uses a device: the one that opened it, whose current device it is. No work goes to the legacy default
+ * stream; streams do not wait for it either.
+ */
+#ifndef CUDA_CUDA_H
+#define CUDA_CUDA_H
+
+#include <cuda_runtime_api.h>
+
+#include "device/device.h"
+#include "kernels/kernels.h"
+
+struct cuda_device {
+    struct device base; /* first */
+    int index;          /* among the GPUs that the process sees */
+    cudaStream_t main;
+    struct gemm_plans *gemm_plans; /* owned; NULL before the first product */
+    err_t failed;                  /* sticky: the first failure, which every later call returns */
+    struct error error;
+};
+
+struct stream {
+    cudaStream_t handle;
+};
+
+struct event {
+    cudaEvent_t handle;
+};
+
+/* Makes a device of the plugin; see device/plugin.h. */
+err_t cuda_device_create(struct device **out, const struct device_options *options, struct error *e) MUST_CHECK;
+
+static inline struct cuda_device *cuda_device_of(struct device *d) { return (struct cuda_device *)d; }
+
+static inline cudaStream_t cuda_stream(struct device *d, const struct stream *s)
+{
+    return s ? s->handle : cuda_device_of(d)->main;
+}
+
+/* Keeps a failure in the device, for this call and all later ones. what: the call that told of it,
+ * "cudaMemcpyAsync". */
+err_t cuda_fail(struct device *d, const char *what, const char *reason, struct error *e);
+
+/* ERR_NONE for cudaSuccess. Of a device that has failed: its failure. */
+err_t cuda_check(struct device *d, const char *what, cudaError_t code, struct error *e) MUST_CHECK;
+
+/* For kernels: the stream of a context, and a failure kept in it and in its device. */
+cudaStream_t kernel_stream(const struct kernel_context *c);
+void kernel_fail(struct kernel_context *c, const char *what, const char *reason);
+void kernel_check(struct kernel_context *c, const char *what, cudaError_t code); /* cudaSuccess: nothing happens */
+
+#endif

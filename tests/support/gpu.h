@@ -1,0 +1,16 @@
+/* SPDX-License-Identifier: MIT */
+/* For tests that need a GPU, or the simulator of one. */
+#ifndef SUPPORT_GPU_H
+#define SUPPORT_GPU_H
+
+#include "device/device.h"
+
+enum { GPU_SKIPPED = 77 }; /* the exit code of a program whose tests cannot run here */
+
+/* false: there is none, and why is printed. */
+bool gpu_is_here(void);
+
+/* Fails the running test when it cannot be opened. */
+struct device *gpu_open(int64_t memory_limit_bytes);
+
+#endif
