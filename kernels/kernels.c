@@ -166,6 +166,8 @@ err_t kernels_for(const struct kernels **out, const struct device *d, enum dtype
     if (d->plugin && strcmp(level, "auto") != 0)
         return FAIL(e, ERR_CONFIG, "device.kernels=%s is of the CPU: use auto with the device %s", level, d->ops->name);
     if (d->plugin) return d->plugin->kernels(out, d, type, e);
+    if (strcmp(d->ops->name, "cpu") != 0)
+        return FAIL(e, ERR_UNSUPPORTED, "no kernels for the device \"%s\" in this build: use cpu", d->ops->name);
     if (!is_level(level))
         return FAIL(e, ERR_CONFIG, "unknown kernel level \"%s\": use auto, avx512, avx2 or reference", level);
     if (type != DTYPE_FLOAT32 && type != DTYPE_FLOAT64 && type != DTYPE_BFLOAT16)
@@ -189,6 +191,20 @@ size_t kernels_workspace_bytes(const struct kernels *k, int threads)
         if (rows[i].kernels->type == k->type && strcmp(rows[i].kernels->level, k->level) == 0)
             return rows[i].workspace_bytes(threads);
     return 0;
+}
+
+err_t kernel_context_open(struct kernel_context *c, struct device *d, const struct kernels *k, struct stream *s,
+                          bool with_products, struct error *e)
+{
+    *c = (struct kernel_context){.device = d, .stream = s};
+    c->workspace_bytes = with_products ? kernels_workspace_bytes(k, d->properties.threads) : k->workspace_bytes;
+    return device_alloc(d, c->workspace_bytes, MEMORY_SCRATCH, "kernel workspace", s, &c->workspace, e);
+}
+
+void kernel_context_close(struct kernel_context *c)
+{
+    if (c->device) device_free(c->device, c->workspace);
+    *c = (struct kernel_context){0};
 }
 
 err_t kernel_context_check(struct kernel_context *c, struct error *e)

@@ -18,10 +18,11 @@
 #include "base/label.h"
 #include "device/device.h"
 
+/* Where kernels run: a stream, and what they need beside their arguments. */
 struct kernel_context {
     struct device *device; /* borrowed */
-    struct stream *stream; /* borrowed; NULL on the CPU */
-    void *workspace;       /* borrowed; device memory of kernels_workspace_bytes() */
+    struct stream *stream; /* borrowed; NULL: the main stream */
+    void *workspace;       /* owned; device memory of kernels_workspace_bytes(), of that stream */
     size_t workspace_bytes;
     err_t failed; /* sticky, set by kernels */
     struct error error;
@@ -75,6 +76,11 @@ struct kernels kernels_dry(const struct kernels *like);
 /* Workspace that a context needs for these kernels with this many threads. */
 size_t kernels_workspace_bytes(const struct kernels *k, int threads);
 
+/* with_products: for all kernels; else for those that go over elements one by one or sum them, which on the CPU need no
+ * workspace. The context owns its workspace; close takes a zeroed one too. */
+err_t kernel_context_open(struct kernel_context *c, struct device *d, const struct kernels *k, struct stream *s,
+                          bool with_products, struct error *e) MUST_CHECK;
+void kernel_context_close(struct kernel_context *c);
 err_t kernel_context_check(struct kernel_context *c, struct error *e) MUST_CHECK;
 
 #endif

@@ -5,6 +5,7 @@
 #include <stdbool.h>
 
 #include "base/mem.h"
+#include "device/plugin.h"
 
 const char *axis_name(enum axis axis)
 {
@@ -82,12 +83,41 @@ err_t mesh_open(struct mesh *m, const struct mesh_shape *shape, struct comm *wor
     mesh_coordinates(shape, world->rank, m->coordinate);
     for (int a = 0; a < AXIS_COUNT && !rc; a++) rc = open_group(m, 1u << a, &m->axis[a], e);
     if (!rc) rc = open_group(m, 1u << AXIS_DP_REPLICATE | 1u << AXIS_DP_SHARD, &m->batch, e);
+    for (int a = 0; a < AXIS_COUNT; a++) m->device_axis[a] = m->axis[a];
     return rc;
+}
+
+err_t mesh_attach(struct mesh *m, struct device *d, struct error *e)
+{
+    err_t rc = ERR_NONE;
+
+    if (!d->plugin || (!d->plugin->comm_open && m->world->size == 1)) return ERR_NONE;
+    if (!d->plugin->comm_open)
+        return FAIL(e, ERR_UNSUPPORTED,
+                    "the GPUs of %d ranks need NCCL, and the plugin was built without: install its header (nccl.h) and "
+                    "run make again, or use device.kind=cpu",
+                    m->world->size);
+    for (int a = 0; a < AXIS_COUNT && !rc; a++) {
+        struct comm *own = NULL;
+
+        rc = d->plugin->comm_open(d, m->axis[a], &own, e);
+        if (!rc) m->device_axis[a] = own;
+    }
+    return rc;
+}
+
+void mesh_detach(struct mesh *m)
+{
+    for (int a = AXIS_COUNT - 1; a >= 0; a--) {
+        if (m->device_axis[a] != m->axis[a]) comm_destroy(m->device_axis[a]);
+        m->device_axis[a] = m->axis[a];
+    }
 }
 
 void mesh_close(struct mesh *m)
 {
     if (!m) return;
+    mesh_detach(m);
     comm_destroy(m->batch);
     for (int a = AXIS_COUNT - 1; a >= 0; a--) comm_destroy(m->axis[a]);
     *m = (struct mesh){0};

@@ -11,6 +11,7 @@
 #include "base/error.h"
 #include "base/str.h"
 #include "comm/comm.h"
+#include "device/device.h"
 
 #define MESH_AXES(X)                                                                                                   \
     X(AXIS_PP, "pp")                                                                                                   \
@@ -37,6 +38,8 @@ struct mesh {
     struct comm *world;            /* borrowed */
     struct comm *axis[AXIS_COUNT]; /* owned: the ranks that differ from this one along that axis alone */
     struct comm *batch;            /* owned: ranks that read different data: dp_replicate x dp_shard */
+    /* The same groups as `axis`, for memory of devices: those themselves, or since mesh_attach the devices' own. */
+    struct comm *device_axis[AXIS_COUNT];
 };
 
 int mesh_size(const struct mesh_shape *s);                                               /* product of the degrees */
@@ -47,5 +50,10 @@ void mesh_describe(const struct mesh_shape *s,
 /* Collective over world. ERR_CONFIG when the degrees' product is not world's size. */
 err_t mesh_open(struct mesh *m, const struct mesh_shape *shape, struct comm *world, struct error *e) MUST_CHECK;
 void mesh_close(struct mesh *m); /* NULL or zeroed is fine */
+
+/* Gives the axes the communicators of a device whose memory the host's cannot reach (device/plugin.h); for others
+ * nothing happens. Collective over the world. mesh_detach goes before the device is closed. */
+err_t mesh_attach(struct mesh *m, struct device *d, struct error *e) MUST_CHECK;
+void mesh_detach(struct mesh *m);
 
 #endif

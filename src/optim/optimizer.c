@@ -62,11 +62,12 @@ err_t optimizer_open(struct optimizer *o, const struct optim_spec *spec, struct 
     char *at;
     err_t rc;
 
-    *o = (struct optimizer){.spec = *spec, .tensors = tensors, .n = n, .kernel = {.device = spec->device}};
+    *o = (struct optimizer){.spec = *spec, .tensors = tensors, .n = n};
     rc = assign_groups(o, e);
     o->spec.groups = NULL; /* borrowed for this call only */
     for (int i = 0; i < n; i++) total += 2 * moment_bytes(o, i);
     if (!rc) rc = device_alloc_zeros(spec->device, total, MEMORY_OPTIMIZER, "moments", NULL, &o->storage, e);
+    if (!rc) rc = kernel_context_open(&o->kernel, spec->device, spec->kernels, NULL, false, e);
     if (!rc) rc = device_alloc(spec->device, 3 * sizeof *o->sum, MEMORY_BUFFERS, "norm", NULL, (void **)&o->sum, e);
     if (rc) {
         optimizer_close(o);
@@ -87,13 +88,14 @@ err_t optimizer_open(struct optimizer *o, const struct optim_spec *spec, struct 
 void optimizer_close(struct optimizer *o)
 {
     if (!o->spec.device) return;
+    kernel_context_close(&o->kernel);
     device_free(o->spec.device, o->storage);
     device_free(o->spec.device, o->sum);
     mem_free(o->tensors);
     *o = (struct optimizer){0};
 }
 
-err_t optimizer_gradient_norm(struct optimizer *o, struct comm *shards, double max_norm, double *norm, struct error *e)
+err_t optimizer_gradient_norm(struct optimizer *o, struct comm *shards, double max_norm, struct error *e)
 {
     err_t rc = device_zero(o->spec.device, o->sum, sizeof *o->sum, NULL, e);
 
@@ -102,8 +104,7 @@ err_t optimizer_gradient_norm(struct optimizer *o, struct comm *shards, double m
     if (!rc) rc = kernel_context_check(&o->kernel, e);
     if (!rc) rc = comm_all_reduce(shards, "gradient norm", o->sum, 1, DTYPE_FLOAT64, COMM_SUM, NULL, e);
     if (!rc) o->spec.kernels->clip(&o->kernel, o->sum, max_norm, o->norm, o->factor);
-    if (!rc) rc = kernel_context_check(&o->kernel, e);
-    return rc ? rc : device_copy(o->spec.device, norm, o->norm, sizeof *norm, NULL, e);
+    return rc ? rc : kernel_context_check(&o->kernel, e);
 }
 
 err_t optimizer_step(struct optimizer *o, double lr, struct error *e)

@@ -56,11 +56,10 @@ err_t optimizer_open(struct optimizer *o, const struct optim_spec *spec, struct 
                      struct error *e) MUST_CHECK;
 void optimizer_close(struct optimizer *o);
 
-/* L2 norm of the gradients over all tensors of all ranks of `shards` (ranks that hold different rows); the same on
- * every rank. On the device it also leaves the factor that brings the norm down to max_norm (0 = never), for the next
- * optimizer_step: see clip in kernels.def for the rule. */
-err_t optimizer_gradient_norm(struct optimizer *o, struct comm *shards, double max_norm, double *norm,
-                              struct error *e) MUST_CHECK;
+/* In *o->norm, on the device: the L2 norm of the gradients over all tensors of all ranks of `shards` (ranks that hold
+ * different rows), the same on every rank. And in *o->factor what brings it down to max_norm (0 = never), for the next
+ * optimizer_step: see clip in kernels.def for the rule. Issued on the main stream, not waited for. */
+err_t optimizer_gradient_norm(struct optimizer *o, struct comm *shards, double max_norm, struct error *e) MUST_CHECK;
 
 /* One update with the gradients times the factor that optimizer_gradient_norm has left. */
 err_t optimizer_step(struct optimizer *o, double lr, struct error *e) MUST_CHECK;

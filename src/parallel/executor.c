@@ -32,14 +32,13 @@ static err_t prepare(struct executor *x, int unit, int microbatch, struct error 
 {
     struct parameter_group *g = &x->groups[x->spec.model->units[unit].group];
     struct slot *s = slot_of(x, microbatch, unit);
-    const struct device_ops *ops = x->spec.device->ops;
 
     x->exec.batch = x->buffers[microbatch].view;
     x->exec.stash = region_of(s->stash, s->stash ? x->sizes[unit].stash_bytes : 0);
     x->exec.stash.used = s->stash_used;
     x->exec.kept = region_of(s->kept, s->kept ? x->sizes[unit].kept_bytes : 0);
     x->exec.scratch = region_of(x->scratch, x->scratch_bytes);
-    return g->is_copied ? ops->stream_wait(x->spec.device, x->compute, g->ready, e) : ERR_NONE;
+    return group_await(g, e);
 }
 
 static err_t forward(struct executor *x, int unit, int microbatch, struct error *e)
@@ -94,13 +93,16 @@ static err_t backward_weight(struct executor *x, int unit, int microbatch, struc
     return kernel_context_check(&x->kernel, e);
 }
 
-/* Communication may start only when the compute work before it is done. */
+/* Communication goes on when the computation before it is done. */
 static err_t after_compute(struct executor *x, struct error *e)
 {
-    const struct device_ops *ops = x->spec.device->ops;
-    err_t rc = ops->event_record(x->spec.device, x->computed, x->compute, e);
+    return device_order(x->spec.device, x->comm, NULL, x->order, e);
+}
 
-    return rc ? rc : ops->stream_wait(x->spec.device, x->comm, x->computed, e);
+/* And the main stream when the communication is. */
+static err_t after_communication(struct executor *x, struct error *e)
+{
+    return device_order(x->spec.device, NULL, x->comm, x->order, e);
 }
 
 static err_t run_action(struct executor *x, const struct action *a, struct error *e)
@@ -130,12 +132,21 @@ static err_t run_action(struct executor *x, const struct action *a, struct error
     return rc;
 }
 
-/* Copies one microbatch to the device. */
-static err_t upload(struct executor *x, int index, const struct microbatch *m, struct error *e)
+/* Where host memory goes at once, or by way of staging memory (to: [4][bytes], as in the device's inputs). */
+static err_t put(struct executor *x, struct batch_buffers *b, int input, const void *host, size_t bytes, char *staging,
+                 struct error *e)
+{
+    int32_t *const on_device[] = {b->tokens, b->labels, b->positions, b->document_start};
+
+    if (!staging) return device_copy(x->spec.device, on_device[input], host, bytes, NULL, e);
+    if (host) memcpy(staging + (size_t)input * b->bytes, host, bytes);
+    return ERR_NONE;
+}
+
+static err_t upload_one(struct executor *x, int index, const struct microbatch *m, char *staging, struct error *e)
 {
     struct batch_buffers *b = &x->buffers[index];
     size_t bytes = (size_t)(m->sequences * m->length) * sizeof(int32_t);
-    struct device *d = x->spec.device;
     err_t rc;
 
     BUG_ON(bytes > b->bytes);
@@ -145,11 +156,27 @@ static err_t upload(struct executor *x, int index, const struct microbatch *m, s
                                   .labels = b->labels,
                                   .positions = b->positions,
                                   .document_start = m->document_start ? b->document_start : NULL};
-    rc = device_copy(d, b->tokens, m->tokens, bytes, x->compute, e);
-    if (!rc) rc = device_copy(d, b->labels, m->labels, bytes, x->compute, e);
-    if (!rc) rc = device_copy(d, b->positions, m->positions, bytes, x->compute, e);
-    if (!rc && m->document_start) rc = device_copy(d, b->document_start, m->document_start, bytes, x->compute, e);
+    rc = put(x, b, 0, m->tokens, bytes, staging, e);
+    if (!rc) rc = put(x, b, 1, m->labels, bytes, staging, e);
+    if (!rc) rc = put(x, b, 2, m->positions, bytes, staging, e);
+    if (!rc && m->document_start) rc = put(x, b, 3, m->document_start, bytes, staging, e);
     return rc;
+}
+
+/* Copies the microbatches to the device; they are the caller's again at once. */
+static err_t upload(struct executor *x, const struct microbatch *microbatches, int n, struct error *e)
+{
+    struct device *d = x->spec.device;
+    struct staging *s = &x->staging[x->turn];
+    size_t stride = INPUTS * x->buffers[0].bytes;
+    err_t rc = s->inputs ? d->ops->event_synchronize(d, s->copied, e) : ERR_NONE;
+
+    for (int i = 0; i < n && !rc; i++)
+        rc = upload_one(x, i, &microbatches[i], s->inputs ? s->inputs + (size_t)i * stride : NULL, e);
+    if (rc || !s->inputs) return rc;
+    x->turn = !x->turn;
+    rc = device_copy(d, x->inputs, s->inputs, (size_t)n * stride, NULL, e);
+    return rc ? rc : d->ops->event_record(d, s->copied, NULL, e);
 }
 
 static void clear_slots(struct executor *x)
@@ -172,36 +199,33 @@ static void abandon(struct executor *x)
 }
 
 static err_t run(struct executor *x, const struct action_list *list, const struct microbatch *microbatches, int n,
-                 double *loss_sum, struct error *e)
+                 struct error *e)
 {
-    struct device *d = x->spec.device;
-    err_t rc = device_zero(d, x->loss_sum, sizeof *x->loss_sum, x->compute, e);
+    err_t rc = device_zero(x->spec.device, x->loss_sum, sizeof *x->loss_sum, NULL, e);
 
-    for (int i = 0; i < n && !rc; i++) rc = upload(x, i, &microbatches[i], e);
+    if (!rc) rc = upload(x, microbatches, n, e);
+    if (!rc) rc = after_compute(x, e);
     for (int i = 0; i < list->n && !rc; i++) rc = run_action(x, &list->items[i], e);
-    if (!rc) rc = device_copy(d, loss_sum, x->loss_sum, sizeof *loss_sum, x->compute, e);
-    if (!rc) rc = d->ops->stream_synchronize(d, x->comm, e);
-    if (!rc) rc = d->ops->stream_synchronize(d, x->compute, e);
+    if (!rc) rc = after_communication(x, e);
     if (rc) abandon(x);
     return rc;
 }
 
-err_t executor_train(struct executor *x, const struct microbatch *microbatches, double loss_scale, double *loss_sum,
-                     struct error *e)
+err_t executor_train(struct executor *x, const struct microbatch *microbatches, double loss_scale, struct error *e)
 {
     err_t rc = ERR_NONE;
 
     x->exec.with_gradient = true;
     x->exec.loss_scale = loss_scale;
     for (int i = 0; i < x->spec.model->n_groups && !rc; i++) rc = group_gradient_zero(&x->groups[i], e);
-    return rc ? rc : run(x, &x->train, microbatches, x->spec.n_microbatches, loss_sum, e);
+    return rc ? rc : run(x, &x->train, microbatches, x->spec.n_microbatches, e);
 }
 
-err_t executor_validate(struct executor *x, const struct microbatch *microbatch, double *loss_sum, struct error *e)
+err_t executor_validate(struct executor *x, const struct microbatch *microbatch, struct error *e)
 {
     x->exec.with_gradient = false;
     x->exec.loss_scale = 0.0;
-    return run(x, &x->validate, microbatch, 1, loss_sum, e);
+    return run(x, &x->validate, microbatch, 1, e);
 }
 
 err_t executor_initialise(struct executor *x, uint64_t seed, struct error *e)
@@ -217,15 +241,20 @@ void executor_close(struct executor *x)
     struct device *d = x->spec.device;
 
     if (!d) return;
+    d->ops->synchronize(d, NULL); /* nothing may still use what is given back */
     if (x->slots) clear_slots(x);
     for (int i = 0; x->slots && i < x->spec.n_microbatches * n_units(x); i++) mem_free(x->slots[i].frame);
     for (int i = 0; x->groups && i < x->spec.model->n_groups; i++) group_close(&x->groups[i]);
+    for (int i = 0; i < 2; i++) {
+        if (x->staging[i].inputs) d->ops->host_free(d, x->staging[i].inputs);
+        if (x->staging[i].copied) d->ops->event_destroy(d, x->staging[i].copied);
+    }
     device_free(d, x->inputs);
     device_free(d, x->scratch);
     device_free(d, x->loss_sum);
-    device_free(d, x->kernel.workspace);
-    if (x->computed) d->ops->event_destroy(d, x->computed);
-    if (x->compute) d->ops->stream_destroy(d, x->compute);
+    kernel_context_close(&x->kernel);
+    kernel_context_close(&x->comm_kernel);
+    if (x->order) d->ops->event_destroy(d, x->order);
     if (x->comm) d->ops->stream_destroy(d, x->comm);
     action_list_release(&x->train);
     action_list_release(&x->validate);

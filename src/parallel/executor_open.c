@@ -81,10 +81,10 @@ static err_t open_group(struct executor *x, int index, struct error *e)
     const struct model *m = x->spec.model;
     struct group_context context = {.device = x->spec.device,
                                     .k = x->spec.kernels,
-                                    .kernel = &x->kernel,
+                                    .kernel = &x->comm_kernel,
                                     .type = x->spec.type,
-                                    .shard_comm = x->spec.mesh->axis[AXIS_DP_SHARD],
-                                    .replicate_comm = x->spec.mesh->axis[AXIS_DP_REPLICATE],
+                                    .shard_comm = x->spec.mesh->device_axis[AXIS_DP_SHARD],
+                                    .replicate_comm = x->spec.mesh->device_axis[AXIS_DP_REPLICATE],
                                     .comm_stream = x->comm};
     struct parameter **members;
     const char *name = "";
@@ -101,17 +101,35 @@ static err_t open_group(struct executor *x, int index, struct error *e)
     return group_open(&x->groups[index], name, members, n, &context, e);
 }
 
+/* Host memory for two steps' inputs, where copies go on after their call. */
+static err_t open_staging(struct executor *x, struct error *e)
+{
+    struct device *d = x->spec.device;
+    size_t bytes = (size_t)x->spec.n_microbatches * INPUTS * x->buffers[0].bytes;
+    err_t rc = ERR_NONE;
+
+    if (d->properties.is_immediate || d->ops->is_dry) return ERR_NONE;
+    for (int i = 0; i < 2 && !rc; i++) {
+        rc = d->ops->host_alloc(d, bytes, (void **)&x->staging[i].inputs, e);
+        if (rc) break;
+        memset(x->staging[i].inputs, 0, bytes); /* what a batch does not fill is copied too */
+        rc = d->ops->event_create(d, &x->staging[i].copied, e);
+        if (!rc) rc = d->ops->event_record(d, x->staging[i].copied, NULL, e);
+    }
+    return rc;
+}
+
 /* One block for the inputs of all microbatches: the allocator searches its blocks, and there may be thousands of
  * microbatches. */
 static err_t open_buffers(struct executor *x, struct error *e)
 {
-    enum { INPUT_ALIGN_BYTES = 64, INPUTS = 4 };
+    enum { INPUT_ALIGN_BYTES = 64 };
     const struct executor_spec *s = &x->spec;
     size_t tokens =
         larger((size_t)(s->sequences * s->length), (size_t)(s->validation_sequences * s->validation_length));
     size_t bytes = (tokens * sizeof(int32_t) + INPUT_ALIGN_BYTES - 1) & ~(size_t)(INPUT_ALIGN_BYTES - 1);
     err_t rc = device_alloc(s->device, (size_t)s->n_microbatches * INPUTS * bytes, MEMORY_BUFFERS, "inputs", NULL,
-                            &x->inputs, e);
+                            (void **)&x->inputs, e);
 
     for (int i = 0; i < s->n_microbatches && !rc; i++) {
         uintptr_t at = (uintptr_t)x->inputs + (size_t)i * INPUTS * bytes;
@@ -146,21 +164,17 @@ err_t executor_open(struct executor *x, const struct executor_spec *spec, struct
         rc = FAIL(e, ERR_MEMORY, "out of memory for %zu microbatches of %zu units", microbatches, units);
         goto out;
     }
-    x->kernel.device = d;
-    rc = d->ops->stream_create(d, &x->compute, e);
-    if (!rc) rc = d->ops->stream_create(d, &x->comm, e);
-    if (!rc) rc = d->ops->event_create(d, &x->computed, e);
-    x->kernel.stream = x->compute;
+    rc = d->ops->stream_create(d, &x->comm, e);
+    if (!rc) rc = d->ops->event_create(d, &x->order, e);
     if (!rc) rc = measure(x, e);
     if (!rc) rc = make_lists(x, e);
     for (int i = 0; i < spec->model->n_groups && !rc; i++) rc = open_group(x, i, e);
     if (!rc) rc = open_buffers(x, e);
+    if (!rc) rc = open_staging(x, e);
     if (!rc) rc = device_alloc(d, x->scratch_bytes, MEMORY_SCRATCH, "scratch", NULL, &x->scratch, e);
     if (!rc) rc = device_alloc(d, sizeof *x->loss_sum, MEMORY_BUFFERS, "loss", NULL, (void **)&x->loss_sum, e);
-    x->kernel.workspace_bytes = kernels_workspace_bytes(spec->kernels, d->properties.threads);
-    if (!rc)
-        rc = device_alloc(d, x->kernel.workspace_bytes, MEMORY_SCRATCH, "kernel workspace", NULL, &x->kernel.workspace,
-                          e);
+    if (!rc) rc = kernel_context_open(&x->kernel, d, spec->kernels, NULL, true, e);
+    if (!rc) rc = kernel_context_open(&x->comm_kernel, d, spec->kernels, x->comm, false, e);
     x->exec = (struct exec){.k = spec->kernels, .kernel = &x->kernel, .type = spec->type, .loss_sum = x->loss_sum};
 out:
     if (rc) executor_close(x);

@@ -115,15 +115,16 @@ static err_t rearrange(struct parameter_group *g, enum dtype type, void *whole, 
 {
     err_t rc = ERR_NONE;
 
-    for (int r = 0; r < g->n_shards; r++) {
-        for (int i = 0; i < g->n && !rc; i++) {
-            int64_t n = chunk_elements(g, i);
-            void *in_whole = at(type, whole, g->n_shards * g->offset[i] + r * n);
-            void *in_exchange = at(type, exchange, r * g->shard_elements + g->offset[i]);
+    for (int i = 0; i < g->n && !rc; i++) {
+        size_t bytes = (size_t)chunk_elements(g, i) * dtype_bytes(type), pitch = bytes_in(g, type);
+        void *in_whole = at(type, whole, g->n_shards * g->offset[i]), *in_exchange = at(type, exchange, g->offset[i]);
 
-            rc = device_copy(g->device, to_whole ? in_whole : in_exchange, to_whole ? in_exchange : in_whole,
-                             (size_t)n * dtype_bytes(type), g->comm_stream, e);
-        }
+        if (to_whole)
+            rc = device_copy_2d(g->device, in_whole, bytes, in_exchange, pitch, bytes, (size_t)g->n_shards,
+                                g->comm_stream, e);
+        else
+            rc = device_copy_2d(g->device, in_exchange, pitch, in_whole, bytes, bytes, (size_t)g->n_shards,
+                                g->comm_stream, e);
     }
     return rc;
 }
@@ -132,8 +133,8 @@ static err_t rearrange(struct parameter_group *g, enum dtype type, void *whole, 
 static err_t collect(struct parameter_group *g, const void *mine, struct error *e)
 {
     void *exchange = NULL;
-    err_t rc = device_alloc(g->device, (size_t)g->n_shards * bytes_in(g, g->type), MEMORY_GATHERED, g->name, NULL,
-                            &exchange, e);
+    err_t rc = device_alloc(g->device, (size_t)g->n_shards * bytes_in(g, g->type), MEMORY_GATHERED, g->name,
+                            g->comm_stream, &exchange, e);
 
     if (!rc)
         rc = comm_all_gather(g->shard_comm, g->name, mine, exchange, (size_t)g->shard_elements, g->type, g->comm_stream,
@@ -153,7 +154,7 @@ static err_t collect_rounded(struct parameter_group *g, struct error *e)
         g->k->narrow(g->kernel, g->shard_elements, g->shard, g->whole);
         return kernel_context_check(g->kernel, e);
     }
-    rc = device_alloc(g->device, bytes_in(g, g->type), MEMORY_GATHERED, g->name, NULL, &mine, e);
+    rc = device_alloc(g->device, bytes_in(g, g->type), MEMORY_GATHERED, g->name, g->comm_stream, &mine, e);
     if (!rc) g->k->narrow(g->kernel, g->shard_elements, g->shard, mine);
     if (!rc) rc = kernel_context_check(g->kernel, e);
     if (!rc) rc = collect(g, mine, e);
@@ -164,18 +165,26 @@ static err_t collect_rounded(struct parameter_group *g, struct error *e)
 err_t group_gather(struct parameter_group *g, struct error *e)
 {
     size_t bytes = (size_t)g->n_shards * bytes_in(g, g->type);
-    err_t rc = device_alloc(g->device, bytes, MEMORY_GATHERED, g->name, NULL, &g->whole, e);
+    err_t rc = device_alloc(g->device, bytes, MEMORY_GATHERED, g->name, g->comm_stream, &g->whole, e);
 
     if (!rc) rc = g->type == g->wide_type ? collect(g, g->shard, e) : collect_rounded(g, e);
     if (!rc) rc = g->device->ops->event_record(g->device, g->ready, g->comm_stream, e);
+    g->is_awaited = false;
     if (!rc) point_values(g, g->whole);
     return rc;
+}
+
+err_t group_await(struct parameter_group *g, struct error *e)
+{
+    if (!g->is_copied || g->is_awaited) return ERR_NONE;
+    g->is_awaited = true;
+    return g->device->ops->stream_wait(g->device, NULL, g->ready, e);
 }
 
 void group_free(struct parameter_group *g)
 {
     point_values(g, NULL);
-    device_free(g->device, g->whole);
+    device_free_after(g->device, g->whole, NULL);
     g->whole = NULL;
 }
 
@@ -191,25 +200,31 @@ err_t group_gradient_begin(struct parameter_group *g, struct error *e)
     return rc;
 }
 
+static void drop_gradients(struct parameter_group *g)
+{
+    point_gradients(g, NULL);
+    device_free_after(g->device, g->whole_gradient, g->comm_stream);
+    g->whole_gradient = NULL;
+}
+
 err_t group_reduce(struct parameter_group *g, struct error *e)
 {
+    size_t bytes = (size_t)g->n_shards * shard_bytes(g);
     void *exchange = NULL, *sum = NULL;
-    err_t rc =
-        device_alloc(g->device, (size_t)g->n_shards * shard_bytes(g), MEMORY_GRADIENTS, g->name, NULL, &exchange, e);
+    err_t rc = device_alloc(g->device, bytes, MEMORY_GRADIENTS, g->name, g->comm_stream, &exchange, e);
 
     /* the padding between chunks is exchanged too: it must hold numbers */
-    if (!rc) rc = device_zero(g->device, exchange, (size_t)g->n_shards * shard_bytes(g), g->comm_stream, e);
-    if (!rc) rc = device_alloc(g->device, shard_bytes(g), MEMORY_GRADIENTS, g->name, NULL, &sum, e);
+    if (!rc) rc = device_zero(g->device, exchange, bytes, g->comm_stream, e);
     if (!rc) rc = rearrange(g, g->wide_type, g->whole_gradient, exchange, false, e);
+    drop_gradients(g); /* now: the main stream waits for the copy alone, not for the other ranks */
+    if (!rc) rc = device_alloc(g->device, shard_bytes(g), MEMORY_GRADIENTS, g->name, g->comm_stream, &sum, e);
     if (!rc)
         rc = comm_reduce_scatter(g->shard_comm, g->name, exchange, sum, (size_t)g->shard_elements, g->wide_type,
                                  COMM_SUM, g->comm_stream, e);
     if (!rc) g->k->accumulate(g->kernel, g->shard_elements, sum, g->shard_gradient);
+    if (!rc) rc = kernel_context_check(g->kernel, e);
     device_free(g->device, exchange);
     device_free(g->device, sum);
-    device_free(g->device, g->whole_gradient);
-    g->whole_gradient = NULL;
-    point_gradients(g, NULL);
     return rc;
 }
 
@@ -217,9 +232,7 @@ void group_abandon(struct parameter_group *g)
 {
     if (g->is_copied) group_free(g);
     if (g->n_shards == 1) return;
-    point_gradients(g, NULL);
-    device_free(g->device, g->whole_gradient);
-    g->whole_gradient = NULL;
+    drop_gradients(g);
 }
 
 err_t group_replicate(struct parameter_group *g, struct error *e)

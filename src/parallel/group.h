@@ -9,6 +9,11 @@
  *
  * Shards and all gradients are of the wide type, whole values of the compute type. Where these are two types, a gather
  * begins with a rounded copy of the shard; with one shard that is all of it.
+ *
+ * Gathers and reductions run on comm_stream, what computes with the parameters on the main stream. Whole values belong
+ * to comm_stream, which makes them, whole gradients to the main stream; each is given back with device_free_after the
+ * other one's use. Shards are written on the main stream (set-up, the optimizer) between two steps: the caller orders
+ * the streams there (executor.h).
  */
 #ifndef PARALLEL_GROUP_H
 #define PARALLEL_GROUP_H
@@ -30,23 +35,24 @@ struct parameter_group {
     int n_shards, n_replicas;
     struct device *device; /* borrowed, like the rest below */
     const struct kernels *k;
-    struct kernel_context *kernel;
-    enum dtype type, wide_type; /* the compute type, and that of shards and gradients */
-    bool is_copied;             /* the whole values are a copy: of several shards, or in another type */
+    struct kernel_context *kernel; /* on comm_stream */
+    enum dtype type, wide_type;    /* the compute type, and that of shards and gradients */
+    bool is_copied;                /* the whole values are a copy: of several shards, or in another type */
     struct comm *shard_comm, *replicate_comm;
     struct stream *comm_stream;
 
     void *shard, *shard_gradient; /* [shard_elements], wide, kept for the whole run */
     void *whole, *whole_gradient; /* [n_shards * shard_elements], or NULL; the values of the compute type */
     struct event *ready;          /* the gather is done */
+    bool is_awaited;              /* the main stream waits for it already */
 };
 
 struct group_context {
     struct device *device;
     const struct kernels *k;
     struct kernel_context *kernel;
-    enum dtype type; /* the compute type */
-    struct comm *shard_comm, *replicate_comm;
+    enum dtype type;                          /* the compute type */
+    struct comm *shard_comm, *replicate_comm; /* for memory of the device */
     struct stream *comm_stream;
 };
 
@@ -59,7 +65,8 @@ void group_close(struct parameter_group *g);
 err_t group_initialise(struct parameter_group *g, uint64_t seed, struct error *e) MUST_CHECK; /* this rank's rows */
 
 err_t group_gather(struct parameter_group *g, struct error *e) MUST_CHECK; /* starts on comm_stream, records `ready` */
-void group_free(struct parameter_group *g);                                /* the whole values, where they are a copy */
+err_t group_await(struct parameter_group *g, struct error *e) MUST_CHECK; /* the main stream may use the whole values */
+void group_free(struct parameter_group *g);                               /* the whole values, where they are a copy */
 err_t group_gradient_begin(struct parameter_group *g,
                            struct error *e) MUST_CHECK; /* whole gradients: zeroed room, once a microbatch */
 err_t group_reduce(struct parameter_group *g,

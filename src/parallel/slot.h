@@ -11,6 +11,8 @@ struct slot {
     size_t stash_used;
 };
 
+enum { INPUTS = 4 }; /* arrays of a microbatch */
+
 struct batch_buffers {
     int32_t *tokens, *labels, *positions, *document_start; /* device, `bytes` each, in the executor's `inputs` */
     size_t bytes;

@@ -11,14 +11,13 @@ static err_t run_dry(struct trainer *dry, struct error *e)
 {
     struct microbatch m = {.sequences = dry->cfg->training.local_batch_size, .length = dry->cfg->training.seq_len};
     struct microbatch v = {.sequences = dry->cfg->validation.local_batch_size, .length = dry->cfg->validation.seq_len};
-    double ignored;
     err_t rc;
 
     for (int i = 0; i < dry->n_microbatches; i++) dry->microbatches[i] = m;
-    rc = executor_train(&dry->executor, dry->microbatches, 1.0, &ignored, e);
-    if (!rc) rc = optimizer_gradient_norm(&dry->optimizer, dry->mesh.axis[AXIS_DP_SHARD], 1.0, &ignored, e);
+    rc = executor_train(&dry->executor, dry->microbatches, 1.0, e);
+    if (!rc) rc = optimizer_gradient_norm(&dry->optimizer, dry->mesh.device_axis[AXIS_DP_SHARD], 1.0, e);
     if (!rc) rc = optimizer_step(&dry->optimizer, 0.0, e);
-    if (!rc && dry->cfg->validation.enable) rc = executor_validate(&dry->executor, &v, &ignored, e);
+    if (!rc && dry->cfg->validation.enable) rc = executor_validate(&dry->executor, &v, e);
     return rc;
 }
 

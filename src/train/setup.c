@@ -57,6 +57,7 @@ static err_t open_device(struct trainer *t, struct error *e)
     err_t rc = take_cores(t, &options.threads, e);
 
     if (!rc) rc = device_open(&t->device, &options, e);
+    if (!rc) rc = mesh_attach(&t->mesh, t->device, e);
     if (!rc && t->device->note[0]) log_info(t->spec.log, "the CPU is used: %s", t->device->note);
     t->type = t->cfg->training.mixed_precision_param;
     if (!rc && !t->device->plugin && t->cfg->debug.deterministic && level == CONFIG_KERNELS_AUTO)
@@ -311,6 +312,7 @@ err_t trainer_open(struct trainer *t, const struct trainer_spec *spec, struct er
     if (!rc && !t->start.load_path[0] && needs_weights(t))
         rc = executor_initialise(&t->executor, (uint64_t)t->cfg->debug.seed, e);
     if (!rc) rc = trainer_open_optimizer(t, e);
+    if (!rc) rc = trainer_open_results(t, e);
     if (!rc) rc = trainer_load(t, e);
     if (rc) return rc;
     open_schedule(t);
@@ -327,6 +329,7 @@ void trainer_close(struct trainer *t)
     trainer_close_sinks(t);
     metrics_close(t->metrics);
     loader_close(t->loader);
+    trainer_close_results(t);
     optimizer_close(&t->optimizer);
     executor_close(&t->executor);
     model_destroy(t->model);
@@ -337,6 +340,7 @@ void trainer_close(struct trainer *t)
     token_cache_close(t->tokens);
     data_prepared_release(&t->validation_data);
     data_prepared_release(&t->data);
+    mesh_detach(&t->mesh);
     device_close(t->device);
     mesh_close(&t->mesh);
     if (t->spec.world) t->spec.world->trace = NULL;

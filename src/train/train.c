@@ -28,14 +28,19 @@ static bool saves(const struct trainer *t)
     return t->cfg->checkpoint.enable && !t->cfg->checkpoint.load_only && !t->spec.is_dry;
 }
 
+static bool is_save_due(const struct trainer *t)
+{
+    const struct config_checkpoint *c = &t->cfg->checkpoint;
+
+    return saves(t) && (is_multiple(t->step, c->interval) || (t->step == 1 && c->enable_first_step_checkpoint));
+}
+
 static err_t save_if_due(struct trainer *t, bool is_last, bool is_stopped, struct error *e)
 {
     const struct config_checkpoint *c = &t->cfg->checkpoint;
-    bool is_due =
-        is_last || is_stopped || is_multiple(t->step, c->interval) || (t->step == 1 && c->enable_first_step_checkpoint);
     err_t rc;
 
-    if (!saves(t) || !is_due) return ERR_NONE;
+    if (!saves(t) || !(is_last || is_stopped || is_save_due(t))) return ERR_NONE;
     rc = trainer_save(t, is_last && c->last_save_model_only, e);
     if (rc && rc != ERR_IO) return error_prefix(e, rc, "checkpoint of step %lld", (long long)t->step);
     if (!rc) return rc;
@@ -89,11 +94,12 @@ err_t train_run(struct trainer *t, struct error *e)
     if (rc) return rc;
     while (!is_last && !is_stopped) {
         rc = train_step(t, e);
-        if (rc) return error_prefix(e, rc, "step %lld", (long long)t->step + 1);
+        if (rc) return rc;
         if (t->step == t->start.step + 1) trainer_be_patient(t, false);
         if (t->step == t->start.step + 2) trainer_compare_memory(t);
         is_last = t->step >= t->cfg->training.steps;
         rc = stop_requested(t, &is_stopped, e);
+        if (!rc && (is_last || is_stopped || must_validate(t) || is_save_due(t))) rc = trainer_settle(t, e);
         if (!rc && must_validate(t) && (is_last || !is_stopped))
             rc = train_validate(t, e); /* else when the run goes on */
         if (!rc) rc = save_if_due(t, is_last, is_stopped, e);

@@ -44,6 +44,19 @@ struct trainer_spec {
     int64_t started_ns; /* clock_ns() at the start of the process */
 };
 
+/* What a step leaves on the device, in host memory for copies. */
+struct step_scalars {
+    double loss_sum, grad_norm;
+};
+
+/* A step that was issued. */
+struct step_result {
+    struct step_facts facts; /* scalars are filled in when it is settled */
+    struct step_scalars *scalars;
+    struct event *done; /* they are there */
+    bool is_pending;
+};
+
 struct trainer {
     struct trainer_spec spec;
     const struct config *cfg;
@@ -59,6 +72,8 @@ struct trainer {
     struct model *model;
     struct executor executor;
     struct optimizer optimizer;
+    struct step_result results[2]; /* of step n: [n % 2] */
+    struct step_scalars *scalars;  /* owned, [2] */
     struct lr_schedule schedule;
     struct loader *loader;
     struct metrics *metrics;
@@ -68,9 +83,9 @@ struct trainer {
     struct batch **batches;             /* [n_microbatches], borrowed from the loader during a step */
     int n_microbatches;
     struct memory_stats forecast; /* of this rank: the highest values */
-    int64_t step;                 /* steps done */
+    int64_t step;                 /* steps done, or issued: trainer_settle */
     int64_t schedule_step;        /* of the learning rate's schedule: another number when that was not loaded */
-    bool is_finite;               /* last loss and gradient norm */
+    bool is_finite;               /* last loss and gradient norm that were settled */
 };
 
 /* ERR_INTERRUPTED: this rank was asked to stop while it prepared the data; others may know nothing of it. */
@@ -81,8 +96,13 @@ void trainer_close(struct trainer *t);
 err_t train_run(struct trainer *t, struct error *e) MUST_CHECK;
 
 /* ---- the parts, each in its file ---- */
-struct microbatch microbatch_of(const struct batch *b);              /* a view of it */
-err_t train_step(struct trainer *t, struct error *e) MUST_CHECK;     /* step.c: one optimizer step */
+struct microbatch microbatch_of(const struct batch *b);          /* a view of it */
+err_t train_step(struct trainer *t, struct error *e) MUST_CHECK; /* step.c: issues one optimizer step */
+/* step.c: waits for the steps that were issued, and tells their results in order. Collective: whoever looks at results,
+ * at parameters or at the time calls it first, on every rank. */
+err_t trainer_settle(struct trainer *t, struct error *e) MUST_CHECK;
+err_t trainer_open_results(struct trainer *t, struct error *e) MUST_CHECK; /* step.c */
+void trainer_close_results(struct trainer *t);
 err_t train_validate(struct trainer *t, struct error *e) MUST_CHECK; /* validate.c: one pass over the validation text */
 err_t trainer_load(struct trainer *t, struct error *e) MUST_CHECK;   /* state.c: what t->start decided to load */
 /* state.c: step-N for the steps done. parameters_only: seeds, and last_save_model_only. ERR_IO is the same on all

@@ -157,9 +157,12 @@ static void check_training(struct golden *g)
 
     for (int64_t i = 0; i < g->sequences * g->length; i++) valid += g->labels[i] != -100;
     for (int step = 0; step < (int)number(g, "steps"); step++) {
-        if (executor_train(&g->rig.executor, &batch, 1 / valid, &loss, &e)) fail_msg("%s", e.message);
-        if (optimizer_gradient_norm(&g->rig.optimizer, g->rig.mesh.axis[AXIS_DP_SHARD], number(g, "max_norm"), &norm,
+        if (executor_train(&g->rig.executor, &batch, 1 / valid, &e)) fail_msg("%s", e.message);
+        if (optimizer_gradient_norm(&g->rig.optimizer, g->rig.mesh.device_axis[AXIS_DP_SHARD], number(g, "max_norm"),
                                     &e))
+            fail_msg("%s", e.message);
+        if (rig_read(&g->rig, g->rig.executor.loss_sum, &loss, &e) ||
+            rig_read(&g->rig, g->rig.optimizer.norm, &norm, &e))
             fail_msg("%s", e.message);
         loss /= valid;
         assert_l2_close("loss", DTYPE_FLOAT64, &loss, &losses[step], 1, g->tolerance * (step ? 10 : 1));

@@ -62,15 +62,14 @@ static struct microbatch microbatch_at(int m)
 static err_t train(struct rig *rig, const struct rig_spec *spec, struct comm *world, struct error *e)
 {
     struct microbatch batches[MICROBATCHES] = {microbatch_at(0), microbatch_at(1)};
-    double loss = 0, norm = 0;
     err_t rc = rig_open(rig, spec, world, e);
 
     for (int step = 0; step < 2 && !rc; step++) {
-        rc = executor_train(&rig->executor, batches, 0.2, &loss, e);
-        if (!rc) rc = optimizer_gradient_norm(&rig->optimizer, rig->mesh.axis[AXIS_DP_SHARD], 0, &norm, e);
+        rc = executor_train(&rig->executor, batches, 0.2, e);
+        if (!rc) rc = optimizer_gradient_norm(&rig->optimizer, rig->mesh.device_axis[AXIS_DP_SHARD], 0, e);
         if (!rc) rc = optimizer_step(&rig->optimizer, 1e-2, e);
     }
-    if (!rc) rc = executor_validate(&rig->executor, &batches[0], &loss, e);
+    if (!rc) rc = executor_validate(&rig->executor, &batches[0], e);
     return rc;
 }
 
@@ -196,7 +195,6 @@ static void retry_rank(struct rank_test *t)
     struct memory_stats before, after;
     struct rig rig = {0};
     struct error e = {0};
-    double loss;
     int64_t at = 0;
     bool has_fired = false;
 
@@ -206,8 +204,7 @@ static void retry_rank(struct rank_test *t)
         err_t rc;
 
         allocator_fault_arm(rig.device->allocator, r->n);
-        rc = part ? executor_validate(&rig.executor, batches, &loss, &e)
-                  : executor_train(&rig.executor, batches, 0.2, &loss, &e);
+        rc = part ? executor_validate(&rig.executor, batches, &e) : executor_train(&rig.executor, batches, 0.2, &e);
         has_fired |= allocator_fault_fired(rig.device->allocator);
         rank_check_at(t, rc == (allocator_fault_fired(rig.device->allocator) ? ERR_MEMORY : ERR_NONE), __FILE__,
                       __LINE__, "%s", e.message);
@@ -220,7 +217,7 @@ static void retry_rank(struct rank_test *t)
                           memory_kind_name((enum memory_kind)k));
     }
     atomic_store(&r->is_beyond, !has_fired);
-    rank_check_ok(t, executor_train(&rig.executor, batches, 0.2, &loss, &e));
+    rank_check_ok(t, executor_train(&rig.executor, batches, 0.2, &e));
     for (int i = 0; i < rig.model->parameters.n; i++) {
         const struct parameter *p = rig.model->parameters.items[i];
         int64_t n = p->shard_rows * parameter_row_elements(p);

@@ -68,8 +68,39 @@ static int64_t fill(struct rows *r, const struct equivalence_case *c, int64_t st
     return valid;
 }
 
-/* The whole of every parameter (or gradient) on every rank, in double. */
-static err_t collect(struct rig *rig, enum dtype type, bool gradients, double *out, int64_t n, struct error *e)
+/* What is copied from the device while it works, and read when all is done. */
+struct results {
+    double loss[EQUIVALENCE_STEPS], norm[EQUIVALENCE_STEPS], validation[MAX_MICROBATCHES];
+    max_align_t gradients[]; /* this rank's rows of all tensors, one after the other; then those of parameters */
+};
+
+static int64_t own_elements(const struct rig *rig)
+{
+    int64_t n = 0;
+
+    for (int i = 0; i < rig->model->parameters.n; i++)
+        n += rig->model->parameters.items[i]->shard_rows * parameter_row_elements(rig->model->parameters.items[i]);
+    return n;
+}
+
+/* Copies this rank's rows of every parameter (or gradient) to `to`. */
+static err_t copy_rows(struct rig *rig, enum dtype type, bool gradients, char *to, struct error *e)
+{
+    const struct parameter_list *list = &rig->model->parameters;
+    err_t rc = ERR_NONE;
+
+    for (int i = 0; i < list->n && !rc; i++) {
+        const struct parameter *p = list->items[i];
+        size_t bytes = (size_t)(p->shard_rows * parameter_row_elements(p)) * dtype_bytes(type);
+
+        rc = device_copy(rig->device, to, gradients ? p->shard_gradient : p->shard, bytes, NULL, e);
+        to += bytes;
+    }
+    return rc;
+}
+
+/* The whole of every tensor on every rank, in double, out of each rank's rows. */
+static err_t collect(struct rig *rig, enum dtype type, const char *rows, double *out, int64_t n, struct error *e)
 {
     const struct parameter_list *list = &rig->model->parameters;
     int64_t at = 0;
@@ -77,56 +108,95 @@ static err_t collect(struct rig *rig, enum dtype type, bool gradients, double *o
     memset(out, 0, (size_t)n * sizeof *out);
     for (int i = 0; i < list->n; i++) {
         const struct parameter *p = list->items[i];
-        const void *rows = gradients ? p->shard_gradient : p->shard;
-        int64_t width = parameter_row_elements(p);
+        int64_t width = parameter_row_elements(p), own = p->shard_rows * width;
 
-        for (int64_t j = 0; j < p->shard_rows * width; j++)
-            out[at + p->shard_first * width + j] =
-                type == DTYPE_FLOAT64 ? ((const double *)rows)[j] : (double)((const float *)rows)[j];
+        for (int64_t j = 0; j < own; j++)
+            out[at + p->shard_first * width + j] = type == DTYPE_FLOAT64
+                                                       ? ((const double *)(const void *)rows)[j]
+                                                       : (double)((const float *)(const void *)rows)[j];
+        rows += (size_t)own * dtype_bytes(type);
         at += parameter_elements(p);
     }
     return comm_all_reduce(rig->mesh.axis[AXIS_DP_SHARD], "collect", out, (size_t)n, DTYPE_FLOAT64, COMM_SUM, NULL, e);
 }
 
+/* Issues one step. *valid: its labels over all ranks. */
 static err_t step(struct rig *rig, const struct equivalence_case *c, int index, struct rows *rows,
-                  struct equivalence_result *out, struct error *e)
+                  struct results *results, int64_t *valid, struct error *e)
 {
     struct microbatch views[MAX_MICROBATCHES];
     struct comm *batch = rig->mesh.batch;
-    int64_t valid = 0;
-    double loss = 0, norm = 0;
+    struct device *d = rig->device;
     err_t rc;
 
+    *valid = 0;
     for (int m = 0; m < c->n_microbatches; m++) {
-        valid += fill(&rows[m], c, index, batch->rank, batch->size, m);
+        *valid += fill(&rows[m], c, index, batch->rank, batch->size, m);
         views[m] = rows[m].view;
     }
-    rc = comm_all_reduce(batch, "labels", &valid, 1, DTYPE_INT64, COMM_SUM, NULL, e);
-    if (!rc) rc = executor_train(&rig->executor, views, 1.0 / (double)valid, &loss, e);
-    if (!rc) rc = optimizer_gradient_norm(&rig->optimizer, rig->mesh.axis[AXIS_DP_SHARD], 0.5, &norm, e);
-    if (!rc && index == 0) rc = collect(rig, c->type, true, out->gradients, out->n, e);
-    if (!rc) rc = optimizer_step(&rig->optimizer, 1e-2, e);
-    if (!rc) rc = comm_all_reduce(batch, "loss", &loss, 1, DTYPE_FLOAT64, COMM_SUM, NULL, e);
-    out->loss[index] = loss / (double)valid;
-    out->norm[index] = norm;
+    rc = comm_all_reduce(batch, "labels", valid, 1, DTYPE_INT64, COMM_SUM, NULL, e);
+    if (!rc) rc = executor_train(&rig->executor, views, 1.0 / (double)*valid, e);
+    if (!rc) rc = device_copy(d, &results->loss[index], rig->executor.loss_sum, sizeof(double), NULL, e);
+    if (!rc) rc = optimizer_gradient_norm(&rig->optimizer, rig->mesh.device_axis[AXIS_DP_SHARD], 0.5, e);
+    if (!rc) rc = device_copy(d, &results->norm[index], rig->optimizer.norm, sizeof(double), NULL, e);
+    if (!rc && index == 0) rc = copy_rows(rig, c->type, true, (char *)results->gradients, e);
+    return rc ? rc : optimizer_step(&rig->optimizer, 1e-2, e);
+}
+
+/* Issues the validation. *valid: this rank's labels. */
+static err_t validate(struct rig *rig, const struct equivalence_case *c, struct rows *rows, struct results *results,
+                      int64_t *valid, struct error *e)
+{
+    err_t rc = ERR_NONE;
+
+    *valid = 0;
+    for (int m = 0; m < c->n_microbatches && !rc; m++) {
+        *valid += fill(&rows[0], c, 1000, rig->mesh.batch->rank, rig->mesh.batch->size, m);
+        rc = executor_validate(&rig->executor, &rows[0].view, e);
+        if (!rc)
+            rc = device_copy(rig->device, &results->validation[m], rig->executor.loss_sum, sizeof(double), NULL, e);
+    }
     return rc;
 }
 
-static err_t validate(struct rig *rig, const struct equivalence_case *c, struct rows *rows,
-                      struct equivalence_result *out, struct error *e)
+/* Waits for all that was issued, and brings the ranks' results together. */
+static err_t gather(struct rig *rig, const struct equivalence_case *c, struct results *results, const int64_t *valid,
+                    int64_t validation_valid, struct equivalence_result *out, struct error *e)
 {
-    double sum = 0, loss;
-    int64_t valid = 0;
-    err_t rc = ERR_NONE;
+    const char *gradients = (const char *)results->gradients;
+    struct comm *batch = rig->mesh.batch;
+    double sum = 0;
+    err_t rc = rig->device->ops->stream_synchronize(rig->device, NULL, e);
 
-    for (int m = 0; m < c->n_microbatches && !rc; m++) {
-        valid += fill(&rows[0], c, 1000, rig->mesh.batch->rank, rig->mesh.batch->size, m);
-        rc = executor_validate(&rig->executor, &rows[0].view, &loss, e);
-        sum += loss;
+    if (!rc) rc = collect(rig, c->type, gradients, out->gradients, out->n, e);
+    gradients += (size_t)own_elements(rig) * dtype_bytes(c->type);
+    if (!rc) rc = collect(rig, c->type, gradients, out->parameters, out->n, e);
+    for (int i = 0; i < EQUIVALENCE_STEPS && !rc; i++) {
+        rc = comm_all_reduce(batch, "loss", &results->loss[i], 1, DTYPE_FLOAT64, COMM_SUM, NULL, e);
+        out->loss[i] = results->loss[i] / (double)valid[i];
+        out->norm[i] = results->norm[i];
     }
-    if (!rc) rc = comm_all_reduce(rig->mesh.batch, "validation", &sum, 1, DTYPE_FLOAT64, COMM_SUM, NULL, e);
-    if (!rc) rc = comm_all_reduce(rig->mesh.batch, "validation labels", &valid, 1, DTYPE_INT64, COMM_SUM, NULL, e);
-    out->validation_loss = sum / (double)valid;
+    for (int m = 0; m < c->n_microbatches; m++) sum += results->validation[m];
+    if (!rc) rc = comm_all_reduce(batch, "validation", &sum, 1, DTYPE_FLOAT64, COMM_SUM, NULL, e);
+    if (!rc) rc = comm_all_reduce(batch, "validation labels", &validation_valid, 1, DTYPE_INT64, COMM_SUM, NULL, e);
+    out->validation_loss = sum / (double)validation_valid;
+    return rc;
+}
+
+/* All steps and the validation are issued before anything is waited for. */
+static err_t train(struct rig *rig, const struct equivalence_case *c, struct rows *rows, struct equivalence_result *out,
+                   struct error *e)
+{
+    size_t tensor_bytes = (size_t)own_elements(rig) * dtype_bytes(c->type);
+    struct results *results = NULL;
+    int64_t valid[EQUIVALENCE_STEPS], validation_valid;
+    err_t rc = rig->device->ops->host_alloc(rig->device, sizeof *results + 2 * tensor_bytes, (void **)&results, e);
+
+    for (int i = 0; i < EQUIVALENCE_STEPS && !rc; i++) rc = step(rig, c, i, rows, results, &valid[i], e);
+    if (!rc) rc = copy_rows(rig, c->type, false, (char *)results->gradients + tensor_bytes, e);
+    if (!rc) rc = validate(rig, c, rows, results, &validation_valid, e);
+    if (!rc) rc = gather(rig, c, results, valid, validation_valid, out, e);
+    if (results) rig->device->ops->host_free(rig->device, results);
     return rc;
 }
 
@@ -145,7 +215,9 @@ err_t equivalence_run(const struct equivalence_case *c, struct comm *world, stru
                             .n_microbatches = c->n_microbatches,
                             .length = EQUIVALENCE_LENGTH,
                             .seed = 11,
-                            .weight_decay = 0.1};
+                            .weight_decay = 0.1,
+                            .lazy = c->lazy,
+                            .lazy_seed = c->lazy_seed};
     struct rows *rows = mem_zalloc(MAX_MICROBATCHES, sizeof *rows);
     struct rig rig = {0};
     err_t rc;
@@ -160,9 +232,7 @@ err_t equivalence_run(const struct equivalence_case *c, struct comm *world, stru
         out->parameters = mem_zalloc((size_t)out->n, sizeof *out->parameters);
         if (!out->gradients || !out->parameters) rc = FAIL(e, ERR_MEMORY, "out of memory");
     }
-    for (int i = 0; i < EQUIVALENCE_STEPS && !rc; i++) rc = step(&rig, c, i, rows, out, e);
-    if (!rc) rc = collect(&rig, c->type, false, out->parameters, out->n, e);
-    if (!rc) rc = validate(&rig, c, rows, out, e);
+    if (!rc) rc = train(&rig, c, rows, out, e);
     rig_close(&rig);
     mem_free(rows);
     return rc;

@@ -21,6 +21,8 @@ struct equivalence_case {
     enum reshard_policy reshard;
     enum dtype type;
     bool with_documents, is_tied;
+    int lazy; /* as in rig.h */
+    uint64_t lazy_seed;
 };
 
 struct equivalence_result {

@@ -21,6 +21,21 @@ struct model_spec rig_tiny_model(void)
                                .max_seq_len = 64};
 }
 
+/* Kernels and collectives that wait in the device's streams. */
+static err_t make_lazy(struct rig *r, struct error *e)
+{
+    err_t rc = ERR_NONE;
+
+    r->kernels = lazy_kernels(r->device, r->kernels);
+    for (int a = 0; a < AXIS_COUNT && !rc; a++) {
+        struct comm *own;
+
+        rc = lazy_comm_create(&own, r->device, r->mesh.axis[a], e);
+        if (!rc) r->mesh.device_axis[a] = own;
+    }
+    return rc;
+}
+
 err_t rig_open(struct rig *r, const struct rig_spec *spec, struct comm *world, struct error *e)
 {
     struct device_options device = {.kind = "cpu", .local_size = 1, .threads = spec->threads ? spec->threads : 1};
@@ -39,9 +54,11 @@ err_t rig_open(struct rig *r, const struct rig_spec *spec, struct comm *world, s
 
     *r = (struct rig){0};
     rc = mesh_open(&r->mesh, &spec->mesh, world, e);
-    if (!rc) rc = device_open(&r->device, &device, e);
+    if (!rc && !spec->lazy) rc = device_open(&r->device, &device, e);
+    if (!rc && spec->lazy) rc = lazy_device_open(&r->device, (enum lazy_order)(spec->lazy - 1), spec->lazy_seed, e);
     if (!rc) allocator_fault_arm(r->device->allocator, spec->fail_block - 1);
     if (!rc) rc = kernels_for(&r->kernels, r->device, spec->type, spec->kernels, e);
+    if (!rc && spec->lazy) rc = make_lazy(r, e);
     if (!rc) rc = model_create(&r->model, &spec->model, r->device, spec->type, spec->length, e);
     if (rc) return rc;
     executor.model = r->model;
@@ -63,11 +80,17 @@ err_t rig_open(struct rig *r, const struct rig_spec *spec, struct comm *world, s
     return optimizer_open(&r->optimizer, &optim, tensors, r->model->parameters.n, e);
 }
 
+err_t rig_read(struct rig *r, const double *on_device, double *out, struct error *e)
+{
+    return device_read(r->device, out, on_device, sizeof *out, e);
+}
+
 void rig_close(struct rig *r)
 {
     optimizer_close(&r->optimizer);
     executor_close(&r->executor);
     model_destroy(r->model);
+    mesh_detach(&r->mesh);
     device_close(r->device);
     mesh_close(&r->mesh);
     *r = (struct rig){0};

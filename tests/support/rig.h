@@ -5,6 +5,7 @@
 
 #include "optim/optimizer.h"
 #include "parallel/executor.h"
+#include "tests/support/lazy.h"
 
 struct rig_spec {
     struct model_spec model;
@@ -16,6 +17,8 @@ struct rig_spec {
     int64_t sequences, length; /* of a microbatch */
     uint64_t seed;
     double weight_decay;
+    int lazy; /* 1 + enum lazy_order: on the device of lazy.h; 0: on the CPU as it is */
+    uint64_t lazy_seed;
     long fail_block; /* the n-th block asked of the device, counted from 1, is refused; 0 = none */
 };
 
@@ -31,6 +34,9 @@ struct rig {
 /* Collective over world. Everything is released by rig_close, also after a failure. */
 err_t rig_open(struct rig *r, const struct rig_spec *spec, struct comm *world, struct error *e) MUST_CHECK;
 void rig_close(struct rig *r);
+
+/* A number on the device, when all work before it is done. */
+err_t rig_read(struct rig *r, const double *on_device, double *out, struct error *e) MUST_CHECK;
 
 /* Sizes of a tiny Llama whose dim 0's do not divide by most numbers of ranks; some shards are empty. */
 struct model_spec rig_tiny_model(void);
