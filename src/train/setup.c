@@ -291,6 +291,7 @@ err_t trainer_open(struct trainer *t, const struct trainer_spec *spec, struct er
     err_t rc;
 
     *t = (struct trainer){.spec = *spec, .cfg = spec->cfg, .is_finite = true};
+    t->patience_s = (double)t->cfg->comm.init_timeout_seconds;
     trace_init(&t->trace);
     trace_begin(&t->trace, TRACE_SETUP);
     model_spec_resolve(&model, t->cfg, &problems);
@@ -329,6 +330,7 @@ void trainer_close(struct trainer *t)
     trainer_close_sinks(t);
     metrics_close(t->metrics);
     loader_close(t->loader);
+    mesh_detach(&t->mesh); /* first: after a failure collectives may be under way that never end by themselves */
     trainer_close_results(t);
     optimizer_close(&t->optimizer);
     executor_close(&t->executor);
@@ -340,7 +342,6 @@ void trainer_close(struct trainer *t)
     token_cache_close(t->tokens);
     data_prepared_release(&t->validation_data);
     data_prepared_release(&t->data);
-    mesh_detach(&t->mesh);
     device_close(t->device);
     mesh_close(&t->mesh);
     if (t->spec.world) t->spec.world->trace = NULL;

@@ -60,8 +60,8 @@ err_t trainer_tell_once(const struct trainer *t, struct error *e)
 
 void trainer_be_patient(struct trainer *t, bool is_patient)
 {
-    comm_set_timeout(t->mesh.world,
-                     (double)(is_patient ? t->cfg->comm.init_timeout_seconds : t->cfg->comm.train_timeout_seconds));
+    t->patience_s = (double)(is_patient ? t->cfg->comm.init_timeout_seconds : t->cfg->comm.train_timeout_seconds);
+    comm_set_timeout(t->mesh.world, t->patience_s);
 }
 
 static void log_loaded(const struct trainer *t)

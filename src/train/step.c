@@ -6,6 +6,7 @@
  * settled while the device works on this one. So at most one step is in flight between two calls. Where work is done
  * when a call returns, a step is settled at once.
  */
+#include "comm/wait.h"
 #include "train/trainer.h"
 
 /* The step's microbatches, and in *valid and *tokens the labels and tokens of the whole step over all data ranks. */
@@ -55,11 +56,12 @@ static err_t note(struct trainer *t, const struct step_facts *facts, struct erro
 /* Waits for a step's results and tells them; nothing happens for one that is settled. */
 static err_t settle(struct trainer *t, struct step_result *r, struct error *e)
 {
+    struct comm *const comms[] = {t->mesh.device_axis[AXIS_DP_SHARD], t->mesh.device_axis[AXIS_DP_REPLICATE]};
     err_t rc;
 
     if (!r->is_pending) return ERR_NONE;
     r->is_pending = false;
-    rc = t->device->ops->event_synchronize(t->device, r->done, e);
+    rc = comm_wait_event(t->device, r->done, comms, 2, t->patience_s, e);
     if (!rc) {
         r->facts.loss_sum = r->scalars->loss_sum;
         r->facts.grad_norm = r->scalars->grad_norm;

@@ -83,6 +83,7 @@ struct trainer {
     struct batch **batches;             /* [n_microbatches], borrowed from the loader during a step */
     int n_microbatches;
     struct memory_stats forecast; /* of this rank: the highest values */
+    double patience_s;            /* how long this rank waits for others: trainer_be_patient */
     int64_t step;                 /* steps done, or issued: trainer_settle */
     int64_t schedule_step;        /* of the learning rate's schedule: another number when that was not loaded */
     bool is_finite;               /* last loss and gradient norm that were settled */
