@@ -6,8 +6,8 @@
  * one rank copies on the device and needs no NCCL. barrier, abort and time-outs are the host communicator's. Sums are
  * taken in NCCL's order, which is the same in every run on the same machines, and not the rank order of comm.h.
  *
- * Failures of work on the device show later: comm_check (comm.h) tells of NCCL's asynchronous errors and names the first
- * collective that has not finished.
+ * Failures of work on the device show later: comm_check (comm.h) tells of NCCL's asynchronous errors and names the
+ * first collective that has not finished.
  */
 #ifndef CUDA_NCCL_H
 #define CUDA_NCCL_H

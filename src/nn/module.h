@@ -12,8 +12,8 @@
  * backward_weight, in this order, once.
  *
  * Data are dense row-major [tokens, width] arrays of the executor's compute type; gradients of parameters are of its
- * wide type. The caller keeps `in` valid until backward_weight, and `dout` from backward_input to backward_weight; `out`
- * and `din` are overwritten.
+ * wide type. The caller keeps `in` valid until backward_weight, and `dout` from backward_input to backward_weight;
+ * `out` and `din` are overwritten.
  *
  * Modules return nothing: memory was measured before the run (see exec.h), kernel failures are sticky in exec->kernel.
  */

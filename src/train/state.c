@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: MIT */
-/* Between the trainer and its checkpoints: which tensors there are, and where the run stands. Device memory is host
- * memory here. */
+/* Between the trainer and its checkpoints: which tensors there are, and where the run stands. Checkpoints read and
+ * write host memory: the device's own where that is host memory, else a copy that is made for the occasion. */
 #include <stdio.h>
 #include <string.h>
 
 #include "base/clock.h"
 #include "base/io.h"
+#include "base/mem.h"
 #include "checkpoint/load.h"
 #include "checkpoint/save.h"
 #include "train/trainer.h"
@@ -14,6 +15,8 @@ struct tensor_list {
     struct arena arena;
     struct checkpoint_tensor *items;
     int n;
+    void **on_device; /* [n], of each tensor, where items hold copies; NULL where they hold the device's memory */
+    char *copies;     /* owned */
 };
 
 static void add(struct tensor_list *l, const struct parameter *p, const char *suffix, enum checkpoint_kind kind,
@@ -32,10 +35,58 @@ static void add(struct tensor_list *l, const struct parameter *p, const char *su
     if (c->name) l->n++; /* out of memory shows as a short list */
 }
 
+static size_t tensor_bytes(const struct checkpoint_tensor *t)
+{
+    return (size_t)(t->n_rows * checkpoint_tensor_row_bytes(t));
+}
+
+/* Room on the host for every tensor, in the place of the device's memory. */
+static err_t make_room(struct tensor_list *l, struct error *e)
+{
+    size_t total = 0, at = 0;
+
+    for (int i = 0; i < l->n; i++) total += tensor_bytes(&l->items[i]);
+    l->on_device = arena_array(&l->arena, (size_t)l->n, sizeof *l->on_device);
+    l->copies = mem_alloc(total);
+    if (!l->on_device || !l->copies)
+        return FAIL(e, ERR_MEMORY, "out of memory for a copy of %.1f MiB of tensors on the host",
+                    (double)total / 0x1p20);
+    for (int i = 0; i < l->n; i++) {
+        l->on_device[i] = l->items[i].data;
+        l->items[i].data = l->copies + at;
+        at += tensor_bytes(&l->items[i]);
+    }
+    return ERR_NONE;
+}
+
+/* Copies between the device and the host's copies, if there are any. Tensors of parts that are not wanted stay. */
+static err_t copy_tensors(struct trainer *t, const struct tensor_list *l, bool to_device, bool parameters_only,
+                          struct error *e)
+{
+    err_t rc = ERR_NONE;
+
+    for (int i = 0; l->on_device && i < l->n && !rc; i++) {
+        const struct checkpoint_tensor *c = &l->items[i];
+
+        if (parameters_only && c->kind != CHECKPOINT_PARAMETERS) continue;
+        rc = to_device ? device_write(t->device, l->on_device[i], c->data, tensor_bytes(c), e)
+                       : device_read(t->device, c->data, l->on_device[i], tensor_bytes(c), e);
+    }
+    return rc;
+}
+
+static void release_list(struct tensor_list *l)
+{
+    mem_free(l->copies);
+    arena_release(&l->arena);
+    *l = (struct tensor_list){0};
+}
+
 /* Parameters, and the optimizer's moments in the order of its tensors (one per parameter). */
 static err_t list_tensors(struct trainer *t, struct tensor_list *l, struct error *e)
 {
     const struct parameter_list *parameters = &t->model->parameters;
+    err_t rc;
 
     *l = (struct tensor_list){0};
     l->items = arena_array(&l->arena, 3 * (size_t)parameters->n, sizeof *l->items);
@@ -47,9 +98,12 @@ static err_t list_tensors(struct trainer *t, struct tensor_list *l, struct error
         add(l, p, "exp_avg", CHECKPOINT_OPTIMIZER, dtype_wide(t->type), o->first);
         add(l, p, "exp_avg_sq", CHECKPOINT_OPTIMIZER, dtype_wide(t->type), o->second);
     }
-    if (l->n == 3 * parameters->n) return ERR_NONE;
-    arena_release(&l->arena);
-    return FAIL(e, ERR_MEMORY, "out of memory while listing the tensors of a checkpoint");
+    if (l->n == 3 * parameters->n)
+        rc = t->device->properties.is_immediate ? ERR_NONE : make_room(l, e);
+    else
+        rc = FAIL(e, ERR_MEMORY, "out of memory while listing the tensors of a checkpoint");
+    if (rc) release_list(l);
+    return rc;
 }
 
 err_t trainer_tell_once(const struct trainer *t, struct error *e)
@@ -89,8 +143,9 @@ err_t trainer_load(struct trainer *t, struct error *e)
     rc = list_tensors(t, &list, e);
     if (rc) return rc;
     rc = checkpoint_load(t->start.load_path, list.items, list.n, parts, &state, t->mesh.world, e);
-    arena_release(&list.arena);
-    if (rc) return trainer_tell_once(t, e);
+    rc = rc ? trainer_tell_once(t, e) : copy_tensors(t, &list, true, !(parts & CHECKPOINT_PART_OPTIMIZER), e);
+    release_list(&list);
+    if (rc) return rc;
     cursor = (struct data_cursor){.epoch = state.epoch, .sample = state.sample};
     t->optimizer.step = state.optimizer_step;
     t->schedule_step = state.schedule_step;
@@ -121,7 +176,7 @@ static struct checkpoint_state state_of(const struct trainer *t)
 err_t trainer_save(struct trainer *t, bool parameters_only, struct error *e)
 {
     struct checkpoint_axis axes[AXIS_COUNT];
-    struct tensor_list list;
+    struct tensor_list list = {0};
     struct str config_json = {0};
     char model[128];
     struct arena a = {0};
@@ -137,6 +192,7 @@ err_t trainer_save(struct trainer *t, bool parameters_only, struct error *e)
     config_write_json(t->cfg, &config_json);
     rc = str_ok(&config_json, e);
     if (!rc) rc = list_tensors(t, &list, e);
+    if (!rc) rc = copy_tensors(t, &list, false, parameters_only, e);
     if (!rc) {
         struct checkpoint_spec spec = {.folder = io_join(&a, t->cfg->job.dump_folder, t->cfg->checkpoint.folder),
                                        .run_id = t->start.run_id,
@@ -154,8 +210,8 @@ err_t trainer_save(struct trainer *t, bool parameters_only, struct error *e)
                                        .log = t->spec.log};
 
         rc = spec.folder ? checkpoint_save(&spec, t->mesh.world, e) : FAIL(e, ERR_MEMORY, "out of memory while saving");
-        arena_release(&list.arena);
     }
+    release_list(&list);
     str_release(&config_json);
     arena_release(&a);
     if (!rc) rc = comm_barrier(t->mesh.world, "checkpoint saved", e); /* rank 0 may still have removed older ones */
