@@ -2,6 +2,7 @@
 /* Opening a device and the thin wrappers that every caller uses; see device.h. */
 #include "device/device.h"
 
+#include <math.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <string.h>
@@ -175,3 +176,11 @@ err_t device_order(struct device *d, struct stream *s, struct stream *other, str
 void device_memory_stats(const struct device *d, struct memory_stats *out) { allocator_stats(d->allocator, out); }
 
 void device_reset_peaks(struct device *d) { allocator_reset_peaks(d->allocator); }
+
+bool device_read_sensors(struct device *d, struct device_sensors *out)
+{
+    *out = (struct device_sensors){NAN, NAN, NAN, NAN, NAN, NAN, NAN, 0};
+    if (!d->ops->sensors) return false;
+    d->ops->sensors(d, out);
+    return true;
+}

@@ -69,6 +69,20 @@ struct device_properties {
     bool is_immediate;    /* the CPU: all work is done when a call returns, and there is one pool of memory */
 };
 
+/* What slows a device down. */
+enum device_slowdown { SLOWED_BY_POWER = 1, SLOWED_BY_HEAT = 2, SLOWED_BY_HARDWARE = 4 };
+
+/* What the sensors of a device say; NAN = unknown. */
+struct device_sensors {
+    double utilization_percent; /* of the last sampling period, up to a second: time in which something ran */
+    double power_w;             /* now */
+    double energy_j;            /* used since some time in the past: differences count */
+    double temperature_c;
+    double clock_mhz, memory_clock_mhz;
+    double memory_used_bytes; /* by all processes */
+    unsigned slowdown;        /* reasons, 0 = none known */
+};
+
 /* One backend. Members without "optional" are always set. */
 struct device_ops {
     const char *name; /* "cpu", "cuda" */
@@ -98,6 +112,8 @@ struct device_ops {
     err_t (*event_record)(struct device *d, struct event *event, struct stream *s, struct error *e);
     err_t (*event_synchronize)(struct device *d, struct event *event, struct error *e); /* the host waits */
     bool (*event_is_done)(struct device *d, struct event *event); /* what failed is done too: the next call tells */
+    /* optional: fills what it knows; the rest holds NAN before. May take a millisecond, waits for no work. */
+    void (*sensors)(struct device *d, struct device_sensors *out);
 };
 
 struct device {
@@ -158,6 +174,9 @@ err_t device_order(struct device *d, struct stream *s, struct stream *other, str
 
 void device_memory_stats(const struct device *d, struct memory_stats *out);
 void device_reset_peaks(struct device *d); /* peaks start again at the present values */
+
+/* false: the device has no sensors (the CPU), and all is unknown. */
+bool device_read_sensors(struct device *d, struct device_sensors *out);
 
 /* Process facts from the operating system; the sensors of the CPU. Negative = unknown. */
 int64_t sensor_resident_bytes(void);      /* VmRSS of this process */

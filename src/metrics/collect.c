@@ -39,6 +39,8 @@ struct metrics {
     bool is_excluded;
     enum trace_phase excluded; /* which span is open */
     struct peaks validation_peaks;
+    int64_t sensed_ns; /* when the sensors were read last, and what they said */
+    struct device_sensors sensed;
     int64_t n_tokens_seen, n_skipped;
 };
 
@@ -80,6 +82,13 @@ static void real_reset_peaks(void *arg)
     device_reset_peaks(m->spec.device);
 }
 
+static bool real_sensors(void *arg, struct device_sensors *out)
+{
+    struct metrics *m = arg;
+
+    return device_read_sensors(m->spec.device, out);
+}
+
 err_t metrics_open(struct metrics **out, const struct metrics_spec *spec, struct error *e)
 {
     struct metrics *m;
@@ -96,7 +105,8 @@ err_t metrics_open(struct metrics **out, const struct metrics_spec *spec, struct
                                                     .wall_s = real_wall_s,
                                                     .drain = real_drain,
                                                     .memory = spec->device ? real_memory : NULL,
-                                                    .reset_peaks = real_reset_peaks};
+                                                    .reset_peaks = real_reset_peaks,
+                                                    .sensors = spec->device ? real_sensors : NULL};
     m->n_tokens_seen = spec->n_tokens_seen;
     m->n_skipped = spec->n_skipped;
     m->is_excluded = true;
@@ -150,6 +160,14 @@ static void take_peaks(struct metrics *m, struct peaks *p)
     m->hooks.reset_peaks(m->hooks.arg);
 }
 
+/* false: there are none. */
+static bool sense(struct metrics *m)
+{
+    if (!m->hooks.sensors || !m->hooks.sensors(m->hooks.arg, &m->sensed)) return false;
+    m->sensed_ns = m->hooks.now_ns(m->hooks.arg);
+    return true;
+}
+
 void metrics_exclude_begin(struct metrics *m, enum trace_phase phase)
 {
     BUG_ON(m->is_excluded || is_training_phase(phase));
@@ -164,6 +182,7 @@ void metrics_exclude_end(struct metrics *m)
     BUG_ON(!m->is_excluded);
     settle(m);
     if (m->excluded == TRACE_VALIDATION) take_peaks(m, &m->validation_peaks);
+    if (m->excluded == TRACE_SETUP) sense(m); /* energy is counted from here */
     m->is_excluded = false;
 }
 
@@ -259,6 +278,30 @@ static void set_own(struct metrics *m, struct metric_row *row)
     metric_row_set(row, METRIC_OOMS, (double)stats.ooms);
 }
 
+/* What the device used since it was looked at last: r->energy_j, and this rank's metrics. What is unknown is NAN, in
+ * all ranks' means too, and dropped after the reduction. */
+static void set_sensors(struct metrics *m, struct metric_row *row, struct reduction *r)
+{
+    double energy_j = m->sensed.energy_j, seconds;
+    int64_t sensed_ns = m->sensed_ns;
+
+    r->energy_j = NAN;
+    if (!sense(m)) return;
+    energy_j = m->sensed.energy_j - energy_j;
+    seconds = (double)(m->sensed_ns - sensed_ns) / 1e9;
+    if (energy_j >= 0 && seconds > 0) r->energy_j = energy_j;
+    metric_row_set(row, METRIC_POWER, isnan(r->energy_j) ? m->sensed.power_w : energy_j / seconds);
+    metric_row_set(row, METRIC_UTILIZATION, m->sensed.utilization_percent);
+}
+
+static void drop_unknown(struct metric_row *row)
+{
+    static const enum metric_id ids[] = {METRIC_POWER, METRIC_UTILIZATION};
+
+    for (int i = 0; i < 2; i++)
+        if (isnan(row->value[ids[i]])) row->present &= ~(UINT64_C(1) << ids[i]);
+}
+
 static void derive(const struct metrics *m, struct metric_row *row, int world_size)
 {
     const struct metrics_spec *spec = &m->spec;
@@ -298,17 +341,21 @@ err_t metrics_collect(struct metrics *m, struct metric_row *row, struct metric_r
     take_peaks(m, &m->window.peaks);
     start_row(m, &mine, METRIC_ROW_TRAINING, m->window.last.step);
     set_own(m, &mine);
+    set_sensors(m, &mine, &r);
     r.loss_sum = m->window.last.loss_sum;
     r.n_valid = (double)m->window.last.n_valid;
     r.work_s = mine.value[METRIC_TIME_STEP] - mine.value[METRIC_TIME_COMMUNICATION];
     r.reserved_bytes = (double)m->window.peaks.reserved_bytes;
     rc = reduce_rows(m->spec.world, "metrics", &mine, row, &r, e);
     if (rc) return rc;
+    drop_unknown(row);
+    drop_unknown(&mine);
 
     if (r.n_valid > 0) metric_row_set(row, METRIC_LOSS, r.loss_sum / r.n_valid);
     if (m->hooks.memory) metric_row_set(row, METRIC_MEMORY_RANK, r.memory_rank);
     metric_row_set(row, METRIC_SLOWEST_RANK, r.slowest_rank);
     metric_row_set(row, METRIC_RANK_SPREAD, r.spread_percent);
+    if (!isnan(r.energy_j)) metric_row_set(row, METRIC_ENERGY, r.energy_j / (double)m->window.n_tokens);
     derive(m, row, r.world_size);
     if (own) {
         *own = mine;

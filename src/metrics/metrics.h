@@ -28,6 +28,7 @@
 
 struct comm;
 struct device;
+struct device_sensors;
 struct memory_stats;
 
 enum metric_id {
@@ -78,8 +79,9 @@ struct metrics_hooks {
     int64_t (*now_ns)(void *arg); /* monotonic */
     double (*wall_s)(void *arg);
     void (*drain)(void *arg, int64_t out_ns[TRACE_PHASE_COUNT]); /* like trace_drain */
-    void (*memory)(void *arg, struct memory_stats *out);         /* like device_memory_stats */
+    void (*memory)(void *arg, struct memory_stats *out);         /* like device_memory_stats; NULL = no figures */
     void (*reset_peaks)(void *arg);                              /* like device_reset_peaks */
+    bool (*sensors)(void *arg, struct device_sensors *out);      /* like device_read_sensors; NULL = false */
 };
 
 struct metrics_spec {

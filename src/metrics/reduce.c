@@ -10,7 +10,7 @@ enum { KEY_RANKS = 1 << 20 };
 #define KEY_LARGEST 8589934591.0 /* 2^33 - 1 units */
 
 /* Places behind the metrics' own in the two buffers. */
-enum { SUM_LOSS = METRIC_COUNT, SUM_VALID, SUM_SECONDS, N_SUM };
+enum { SUM_LOSS = METRIC_COUNT, SUM_VALID, SUM_SECONDS, SUM_ENERGY, N_SUM };
 enum { MAX_WORK_KEY = METRIC_COUNT, MAX_MEMORY_KEY, MAX_WORK, MAX_MINUS_WORK, N_MAX };
 
 double reduce_key(double value, double unit, int rank)
@@ -41,6 +41,7 @@ static void pack(double sum[N_SUM], double max[N_MAX], const struct metric_row *
     sum[SUM_LOSS] = r->loss_sum;
     sum[SUM_VALID] = r->n_valid;
     sum[SUM_SECONDS] = r->seconds;
+    sum[SUM_ENERGY] = r->energy_j;
     max[MAX_WORK_KEY] = reduce_key(r->work_s, 1e-6, rank);
     max[MAX_MEMORY_KEY] = reduce_key(r->reserved_bytes, 1024, rank);
     max[MAX_WORK] = r->work_s;
@@ -60,6 +61,7 @@ static void unpack(const double sum[N_SUM], const double max[N_MAX], struct metr
     r->loss_sum = sum[SUM_LOSS];
     r->n_valid = sum[SUM_VALID];
     r->seconds = sum[SUM_SECONDS] / r->world_size;
+    r->energy_j = sum[SUM_ENERGY];
     r->slowest_rank = reduce_key_rank(max[MAX_WORK_KEY]);
     r->memory_rank = reduce_key_rank(max[MAX_MEMORY_KEY]);
     r->spread_percent = max[MAX_WORK] > 0 ? 100 * (max[MAX_WORK] + max[MAX_MINUS_WORK]) / max[MAX_WORK] : 0;

@@ -16,6 +16,7 @@
 struct reduction {
     double loss_sum, n_valid; /* sums */
     double seconds;           /* mean */
+    double energy_j;          /* sum; NAN where a rank does not know its own */
     double work_s;            /* in only: own work per step */
     double reserved_bytes;    /* in only */
 

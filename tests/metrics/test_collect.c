@@ -26,6 +26,7 @@ struct fake {
     int64_t phase_ns[TRACE_PHASE_COUNT];
     struct memory_stats memory;
     int n_resets;
+    const struct device_sensors *sensors; /* NULL: the device has none */
     struct metrics_hooks hooks;
     struct metrics *m;
 };
@@ -52,12 +53,20 @@ static void fake_reset_peaks(void *arg)
     f->n_resets++;
 }
 
+static bool fake_sensors(void *arg, struct device_sensors *out)
+{
+    struct fake *f = arg;
+
+    if (f->sensors) *out = *f->sensors;
+    return f->sensors;
+}
+
 static void start(struct fake *f, struct metrics_spec spec)
 {
     struct error e;
 
     *f = (struct fake){.now_ns = 1000 * SECOND};
-    f->hooks = (struct metrics_hooks){f, fake_now, fake_wall, fake_drain, fake_memory, fake_reset_peaks};
+    f->hooks = (struct metrics_hooks){f, fake_now, fake_wall, fake_drain, fake_memory, fake_reset_peaks, fake_sensors};
     spec.run = "abcd1234";
     spec.hooks = &f->hooks;
     if (!spec.log_freq) spec.log_freq = 10;
@@ -340,9 +349,12 @@ static void body_ranks(struct rank_test *t)
     struct metric_row row, own;
     struct error e;
     int rank = t->comm->rank;
+    struct device_sensors sensors = {.utilization_percent = 10.0 * rank, .energy_j = 7};
 
     start(&f, (struct metrics_spec){.world = t->comm});
+    f.sensors = &sensors;
     metrics_exclude_end(f.m);
+    sensors.energy_j += 100.0 * (rank + 1);
     f.memory.reserved_peak_bytes = (INT64_C(1) + (rank == 2)) << 30;
     f.memory.alloc_retries = rank;
     pass(&f, TRACE_FORWARD, rank == 1 ? 0.8 : 0.4); /* rank 1 works longest, the others wait for it */
@@ -365,12 +377,18 @@ static void body_ranks(struct rank_test *t)
     rank_check(t, own.value[METRIC_MEMORY_RESERVED] == (rank == 2 ? 2 : 1));
     rank_check(t, fabs(own.value[METRIC_TIME_FORWARD] - (rank == 1 ? 0.8 : 0.4)) < 1e-9);
     rank_check(t, own.value[METRIC_LOSS] == row.value[METRIC_LOSS]);
+    rank_check(t, row.value[METRIC_ENERGY] == 1000.0 / 4000); /* of all together */
+    rank_check(t, fabs(row.value[METRIC_POWER] - 250) < 1e-9);
+    rank_check(t, fabs(own.value[METRIC_POWER] - 100.0 * (rank + 1)) < 1e-9);
+    rank_check(t, row.value[METRIC_UTILIZATION] == 15);
 
     /* one rank's NaN shows in both losses of every rank */
     pass(&f, TRACE_FORWARD, 1);
+    if (rank == 3) sensors.energy_j = NAN; /* nor is the energy of all known */
     metrics_step(f.m, &(struct step_facts){.step = 2, .loss_sum = rank == 1 ? NAN : 1, .n_valid = 1, .n_tokens = 4});
     rank_check_ok(t, metrics_collect(f.m, &row, NULL, &e));
     rank_check(t, isnan(row.value[METRIC_LOSS]) && isnan(row.value[METRIC_LOSS_MAX]));
+    rank_check(t, !metric_row_has(&row, METRIC_ENERGY));
 
     metrics_exclude_begin(f.m, TRACE_VALIDATION);
     pass(&f, TRACE_FORWARD, 2);
@@ -388,6 +406,51 @@ static void test_ranks(void **state)
     ranks_as_threads(4, 0, body_ranks, NULL);
 }
 
+/* Energy is what was used since the row before, or since set-up; power its mean, or what the sensor says now where the
+ * device does not count; a device without sensors has no such metrics. */
+static void test_energy(void **state)
+{
+    struct device_sensors s = {.utilization_percent = 97, .power_w = 300, .energy_j = 5000};
+    struct metric_row row, own;
+    struct error e;
+    struct fake f;
+
+    (void)state;
+    start(&f, (struct metrics_spec){.flops_per_token = 1e9});
+    f.sensors = &s;
+    s.energy_j = 6000;
+    metrics_exclude_end(f.m); /* what set-up used is not training's */
+    step(&f, 1);
+    s.energy_j += 250;
+    row = collect(&f);
+    assert_metric(&row, METRIC_POWER, 250);
+    assert_metric(&row, METRIC_ENERGY, 0.25);
+    assert_metric(&row, METRIC_UTILIZATION, 97);
+    step(&f, 2);
+    step(&f, 3);
+    metrics_exclude_begin(f.m, TRACE_CHECKPOINT);
+    f.now_ns += 2 * SECOND;
+    metrics_exclude_end(f.m);
+    s.energy_j += 1200;
+    row = collect(&f); /* 4 s, 2000 tokens */
+    assert_metric(&row, METRIC_POWER, 300);
+    assert_metric(&row, METRIC_ENERGY, 0.6);
+    step(&f, 4);
+    s.energy_j = NAN;
+    s.utilization_percent = NAN;
+    s.power_w = 123;
+    if (metrics_collect(f.m, &row, &own, &e)) fail_msg("%s", e.message);
+    assert_metric(&row, METRIC_POWER, 123);
+    assert_metric(&own, METRIC_POWER, 123);
+    assert_false(metric_row_has(&row, METRIC_ENERGY) || metric_row_has(&row, METRIC_UTILIZATION));
+    assert_false(metric_row_has(&own, METRIC_ENERGY) || metric_row_has(&own, METRIC_UTILIZATION));
+    step(&f, 5);
+    f.sensors = NULL;
+    row = collect(&f);
+    assert_false(metric_row_has(&row, METRIC_POWER) || metric_row_has(&row, METRIC_ENERGY));
+    metrics_close(f.m);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -399,6 +462,7 @@ int main(void)
         cmocka_unit_test(test_when_a_row_is_due),
         cmocka_unit_test(test_unknown_is_absent),
         cmocka_unit_test(test_ranks),
+        cmocka_unit_test(test_energy),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
