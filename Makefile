@@ -157,6 +157,7 @@ $(B)/src/cuda/%.o $(B)/tests/cuda/%.o: CPPFLAGS += $(addprefix -isystem ,$(wildc
 CUDNN_OBJECTS := $(patsubst %,$(B)/src/cuda/%.o,library attention_graph cudnn_plan cudnn)
 $(B)/tests/cuda/test_attention_graph: $(B)/src/cuda/attention_graph.o
 $(B)/tests/cuda/test_cudnn_plans $(B)/tests/cuda/test_cudnn_numbers: $(CUDNN_OBJECTS)
+$(B)/tests/cuda/test_nvml: $(B)/src/cuda/nvml.o $(B)/src/cuda/library.o | $(B)/cudasim/libnvidia-ml.so.1
 $(B)/tests/cuda/test_library: $(B)/src/cuda/library.o
 $(B)/tests/cuda/test_library $(B)/tests/cuda/test_cudnn_plans: | $(B)/cudasim/libcuda.so.1
 $(B)/tests/cuda/test_cudnn_%: LDLIBS += -L$(CUDA_DIR)/lib64 -Wl,--enable-new-dtags,-rpath,$(CUDA_DIR)/lib64 -lcudart

@@ -8,14 +8,14 @@
 
 /* Codes of success and failure; 0 is success, nvmlErrorString tells the others. */
 enum { NVML_OK = 0, NVML_NOT_SUPPORTED = 3 };
-enum { NVML_DIE = 0 };                   /* sensors of temperature */
-enum { NVML_SM = 1, NVML_MEMORY = 2 };   /* clocks */
-enum {                                   /* why clocks are lower than they could be; bits */
-    NVML_SLOWED_BY_POWER_CAP = 0x4,      /* software, at the power limit */
-    NVML_SLOWED_BY_HARDWARE = 0x8,       /* any of the two below */
-    NVML_SLOWED_BY_HEAT = 0x20,          /* software, at the temperature limit */
-    NVML_SLOWED_BY_HARDWARE_HEAT = 0x40, /* hardware, too hot */
-    NVML_SLOWED_BY_POWER_BRAKE = 0x80,   /* hardware, by the power supply */
+enum { NVML_DIE = 0 };                      /* sensors of temperature */
+enum { NVML_SM = 1, NVML_MEMORY = 2 };      /* clocks */
+enum {                                      /* why clocks are lower than they could be; bits */
+       NVML_SLOWED_BY_POWER_CAP = 0x4,      /* software, at the power limit */
+       NVML_SLOWED_BY_HARDWARE = 0x8,       /* any of the two below */
+       NVML_SLOWED_BY_HEAT = 0x20,          /* software, at the temperature limit */
+       NVML_SLOWED_BY_HARDWARE_HEAT = 0x40, /* hardware, too hot */
+       NVML_SLOWED_BY_POWER_BRAKE = 0x80,   /* hardware, by the power supply */
 };
 
 struct nvml_device; /* a handle, never looked into */
