@@ -159,6 +159,8 @@ $(B)/tests/cuda/test_attention_graph: $(B)/src/cuda/attention_graph.o
 $(B)/tests/cuda/test_cudnn_plans $(B)/tests/cuda/test_cudnn_numbers: $(CUDNN_OBJECTS)
 $(B)/tests/cuda/test_nvml: $(B)/src/cuda/nvml.o $(B)/src/cuda/library.o | $(B)/cudasim/libnvidia-ml.so.1
 $(B)/tests/cuda/test_library: $(B)/src/cuda/library.o
+$(B)/tests/cuda/test_gemm: $(B)/src/cuda/gemm.o $(B)/src/cuda/device.o
+$(B)/tests/cuda/test_gemm: LDLIBS += -L$(CUDA_DIR)/lib64 -Wl,--enable-new-dtags,-rpath,$(CUDA_DIR)/lib64 -lcudart -lcublasLt
 $(B)/tests/cuda/test_library $(B)/tests/cuda/test_cudnn_plans: | $(B)/cudasim/libcuda.so.1
 $(B)/tests/cuda/test_cudnn_%: LDLIBS += -L$(CUDA_DIR)/lib64 -Wl,--enable-new-dtags,-rpath,$(CUDA_DIR)/lib64 -lcudart
 $(B)/bench/%: $(B)/bench/%.o $(B)/libctitan.a

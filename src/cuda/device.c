@@ -221,12 +221,12 @@ static err_t count_gpus(int *n, struct error *e)
     *n = 0;
     code = cudaGetDeviceCount(n);
     if (code == cudaErrorNoDevice || (code == cudaSuccess && *n == 0))
-        return FAIL(e, ERR_DEVICE, "the NVIDIA driver shows no GPU (CUDA_VISIBLE_DEVICES?)");
+        return FAIL(e, ERR_UNSUPPORTED, "the NVIDIA driver shows no GPU (CUDA_VISIBLE_DEVICES?)");
     if (code == cudaErrorInsufficientDriver) {
         cudaDriverGetVersion(&driver);
         cudaRuntimeGetVersion(&runtime);
-        if (driver == 0) return FAIL(e, ERR_DEVICE, "no NVIDIA driver");
-        return FAIL(e, ERR_DEVICE, "the NVIDIA driver is for CUDA %d.%d, the plugin needs %d.%d", driver / 1000,
+        if (driver == 0) return FAIL(e, ERR_UNSUPPORTED, "no NVIDIA driver");
+        return FAIL(e, ERR_UNSUPPORTED, "the NVIDIA driver is for CUDA %d.%d, the plugin needs %d.%d", driver / 1000,
                     driver % 1000 / 10, runtime / 1000, runtime % 1000 / 10);
     }
     if (code != cudaSuccess)
@@ -242,7 +242,7 @@ static err_t choose(int n, const struct device_options *options, int *index, str
 
     *index = has_own ? 0 : options->local_rank;
     if (has_own || (options->local_rank < n && options->local_size <= n)) return ERR_NONE;
-    return FAIL(e, ERR_DEVICE, "no GPU for local rank %d: %d GPU%s, %d ranks on this host", options->local_rank, n,
+    return FAIL(e, ERR_UNSUPPORTED, "no GPU for local rank %d: %d GPU%s, %d ranks on this host", options->local_rank, n,
                 n == 1 ? "" : "s", options->local_size);
 }
 
@@ -264,8 +264,8 @@ static err_t describe(struct cuda_device *c, struct error *e)
     p->memory_bytes = (int64_t)free_bytes; /* what others left */
     p->multiprocessors = prop.multiProcessorCount;
     if (prop.major < 8)
-        return FAIL(e, ERR_DEVICE, "%s has compute capability %d.%d, the kernels need 8.0 or more", p->name, prop.major,
-                    prop.minor);
+        return FAIL(e, ERR_UNSUPPORTED, "%s has compute capability %d.%d, the kernels need 8.0 or more", p->name,
+                    prop.major, prop.minor);
     return ERR_NONE;
 }
 

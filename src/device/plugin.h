@@ -20,8 +20,8 @@ enum { DEVICE_PLUGIN_ABI = 1 }; /* grows with each change of a struct that progr
 struct device_plugin {
     int abi;             /* DEVICE_PLUGIN_ABI it was built with; first, for ever */
     const char *version; /* CTITAN_VERSION it was built with */
-    /* Fills ops and properties; the rest of the device is the caller's. The message of a failure says why there is no
-     * such device for this rank ("no NVIDIA driver"), not what to do about it. */
+    /* Fills ops and properties; the rest of the device is the caller's. ERR_UNSUPPORTED: there is no such device for
+     * this rank. The message of a failure says why ("no NVIDIA driver"), not what to do about it. */
     err_t (*open)(struct device **out, const struct device_options *options, struct error *e);
     /* The table of a compute type; ERR_UNSUPPORTED names a kernel that is missing. */
     err_t (*kernels)(const struct kernels **out, const struct device *d, enum dtype compute, struct error *e);

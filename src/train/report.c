@@ -212,6 +212,7 @@ void trainer_announce(struct trainer *t)
 {
     struct log *log = t->spec.log;
     const struct model *m = t->model;
+    const struct device_properties *device = &t->device->properties;
     struct str mesh = {0}, types = {0}, warning = {0};
     int speaker = speaking_rank(t);
 
@@ -220,8 +221,11 @@ void trainer_announce(struct trainer *t)
              m->spec.flavor, (long long)model_parameters(m));
     str_addf(&types, dtype_wide(t->type) == t->type ? "%s" : "%s with parameters in %s", dtype_name(t->type),
              dtype_name(dtype_wide(t->type)));
-    log_info(log, "mesh: %s; device %s, %d threads a rank, kernels %s, %s", str_text(&mesh), t->device->properties.name,
-             t->device->properties.threads, t->kernels->level, str_text(&types));
+    log_info(log, "mesh: %s; device %s, %d threads a rank, kernels %s, %s", str_text(&mesh), device->name,
+             device->threads, t->kernels->level, str_text(&types));
+    if (device->multiprocessors)
+        log_info(log, "GPU: %.1f GiB for this rank, %d multiprocessors, %s", (double)device->memory_bytes / 0x1p30,
+                 device->multiprocessors, device->versions);
     log_info(log, "data: %s, %lld tokens, %lld sequences of %lld an epoch%s", token_cache_name(t->tokens),
              (long long)token_cache_tokens(t->tokens), (long long)loader_samples(t->loader),
              (long long)t->cfg->training.seq_len, t->data.used_fallback ? " (training.dataset_fallback)" : "");

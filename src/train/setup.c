@@ -40,6 +40,19 @@ static err_t take_cores(struct trainer *t, int *threads, struct error *e)
     return ERR_NONE;
 }
 
+/* Ranks compute on devices of one kind: collectives are of that kind. */
+static err_t agree_on_device(struct trainer *t, struct error *e)
+{
+    int64_t kinds[2] = {t->device->plugin != NULL, t->device->plugin == NULL}; /* is there one with a GPU, without? */
+    err_t rc = comm_all_reduce(t->spec.world, "agree on the device", kinds, 2, DTYPE_INT64, COMM_MAX, NULL, e);
+
+    if (rc || !kinds[0] || !kinds[1]) return rc;
+    if (t->device->plugin) return FAIL(e, ERR_PEER, "other ranks have no GPU, which this one has: see their messages");
+    return FAIL(e, ERR_CONFIG,
+                "rank %d has no GPU (%s), but others have: start one rank a GPU on every host, or set device.kind=cpu",
+                t->spec.world->rank, t->device->note[0] ? t->device->note : "the plugin is not there");
+}
+
 static err_t open_device(struct trainer *t, struct error *e)
 {
     static const char *const kinds[] = {
@@ -57,6 +70,7 @@ static err_t open_device(struct trainer *t, struct error *e)
     err_t rc = take_cores(t, &options.threads, e);
 
     if (!rc) rc = device_open(&t->device, &options, e);
+    if (!rc) rc = agree_on_device(t, e);
     if (!rc) rc = mesh_attach(&t->mesh, t->device, e);
     if (!rc && t->device->note[0]) log_info(t->spec.log, "the CPU is used: %s", t->device->note);
     t->type = t->cfg->training.mixed_precision_param;

@@ -216,7 +216,6 @@ static void test_missing_features(void **state)
                                           "checkpoint: {async_mode: async}",
                                           "checkpoint: {last_save_in_hf: true}",
                                           "training: {dtype: bfloat16}",
-                                          "device: {kind: cuda}",
                                           "debug: {moe_force_load_balance: true}",
                                           "comm: {trace_buf_size: 5}",
                                           "metrics: {http_token: abc}"};

@@ -8,7 +8,7 @@ static err_t fake_open(struct device **out, const struct device_options *options
 #ifdef FAKE_none
     (void)options;
     *out = NULL;
-    return FAIL(e, ERR_DEVICE, "no NVIDIA driver");
+    return FAIL(e, ERR_UNSUPPORTED, "no NVIDIA driver");
 #else
     return cpu_device_create(out, options, e);
 #endif

@@ -75,7 +75,7 @@ ctitan checkpoint convert outputs/checkpoint/step-1
 
 
 def refused(code, text):
-    return code == 2 and ("not built yet" in text or "this build lacks" in text or "not in this build" in text)
+    return code == 2 and any(words in text for words in ("not built yet", "this build lacks", "not in this build", "device.kind=cuda: "))
 
 
 def words(line):
