@@ -11,6 +11,7 @@
 #include <cuda_runtime_api.h>
 
 #include "device/device.h"
+#include "kernels/cuda/launch.h" /* kernel_stream, kernel_fail, kernel_check: in device.c */
 #include "kernels/kernels.h"
 
 struct cuda_device {
@@ -46,10 +47,5 @@ err_t cuda_fail(struct device *d, const char *what, const char *reason, struct e
 
 /* ERR_NONE for cudaSuccess. Of a device that has failed: its failure. */
 err_t cuda_check(struct device *d, const char *what, cudaError_t code, struct error *e) MUST_CHECK;
-
-/* For kernels: the stream of a context, and a failure kept in it and in its device. */
-cudaStream_t kernel_stream(const struct kernel_context *c);
-void kernel_fail(struct kernel_context *c, const char *what, const char *reason);
-void kernel_check(struct kernel_context *c, const char *what, cudaError_t code); /* cudaSuccess: nothing happens */
 
 #endif
