@@ -54,10 +54,11 @@ CUDA_DIR := $(if $(NVCC),$(if $(wildcard $(NVCC:%/bin/nvcc=%)/include/cublasLt.h
 CUDNN_INCLUDE := $(if $(wildcard $(CUDA_DIR)/include/cudnn.h /usr/include/cudnn.h /usr/local/include/cudnn.h),,$(patsubst %/cudnn.h,%,$(firstword \
             $(wildcard $(VIRTUAL_ENV)/lib/python3*/site-packages/nvidia/cudnn/include/cudnn.h \
             /usr/local/lib/python3*/*-packages/nvidia/cudnn/include/cudnn.h /usr/lib/python3*/*-packages/nvidia/cudnn/include/cudnn.h))))
+NCCL_H   := $(wildcard $(CUDA_DIR)/include/nccl.h /usr/include/nccl.h /usr/local/include/nccl.h)
 # the CUDA plugin; PTX of compute_90 stays in, uncompressed: for newer GPUs, and for the simulator
 KERNEL_FLAGS := -std=c++17 -O3 -lineinfo -gencode arch=compute_80,code=sm_80 -gencode arch=compute_90,code=[sm_90,compute_90] \
             --no-compress -cudart shared -Xcompiler -fPIC,-fvisibility=hidden,-Wall -D_GNU_SOURCE -Isrc -I.
-NO_NCCL  := $(if $(wildcard $(CUDA_DIR)/include/nccl.h /usr/include/nccl.h /usr/local/include/nccl.h),,src/cuda/nccl%)
+NO_NCCL  := $(if $(NCCL_H),,src/cuda/nccl%)
 CUDA_O   := $(patsubst %.c,$(B)/%.o,$(filter-out $(NO_NCCL),$(wildcard src/cuda/*.c))) $(patsubst %.cu,build/cuda/%.o,$(wildcard kernels/cuda/*.cu))
 PLUGINS  += $(if $(CUDA_DIR),$(B)/libctitan_cuda.so,$(B)/without_cuda)
 SIM      := $(if $(CUDA_DIR),$(addprefix $(B)/cudasim/,libcudart.so.13))
@@ -128,7 +129,7 @@ $(B)/tests/fuzz/%: $(B)/tests/fuzz/%.o $(if $(filter fuzz,$(SANITIZER)),,$(B)/te
 	$(CC) $(LDFLAGS) $(if $(filter fuzz,$(SANITIZER)),-fsanitize=fuzzer) -o $@ $(filter %.o,$^) \
 	    -Wl,--whole-archive $(B)/libctitan.a -Wl,--no-whole-archive $(LDLIBS)
 # ---- the simulator of CUDA: libraries for LD_LIBRARY_PATH, under the names and symbol versions of the real ones ----
-SIM_OBJECTS := $(patsubst %.c,$(B)/%.o,$(filter-out %/driver.c %/nvml.c %/scenario.c tests/cudasim/test_%,$(wildcard tests/cudasim/*.c)))
+SIM_OBJECTS := $(patsubst %.c,$(B)/%.o,$(filter-out %/driver.c %/nvml.c %/scenario.c tests/cudasim/test_% $(if $(NCCL_H),,%/nccl.c %/nccl_reduce.c %/group.c),$(wildcard tests/cudasim/*.c)))
 $(B)/tests/cudasim/%.o: CPPFLAGS += -isystem $(CUDA_DIR)/include
 $(B)/tests/cudasim/%.o: CFLAGS += -O3
 $(B)/cudasim/libcudart.so.13: $(SIM_OBJECTS) tests/cudasim/libcudart.map

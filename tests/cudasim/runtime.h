@@ -22,6 +22,7 @@ void sim_unlock(void);
 void sim_wait(pthread_cond_t *condition); /* lets others in meanwhile */
 
 extern struct cudasim_counters sim_counters;
+void nccl_leaks(void) __attribute__((weak)); /* where NCCL's header is not installed there is no nccl.c */
 
 /*
  * Errors are cudaError_t. Each call ends by return runtime_done(error): that remembers it for cudaGetLastError. Once an

@@ -36,10 +36,11 @@ cudaError_t cudaFree(void *p)
     runtime_waits(__func__);
     uint64_t bytes = 0, base = sim_allocation(address_of(p), &bytes);
     const char *user = base == address_of(p) && !runtime_device_has_failed() ? stream_user(base, bytes) : NULL;
-    if (user)
+    if (user) {
         sim_report("cudaFree of %p (%s) while %s uses it and the host has not waited for that", p, sim_where(base).text,
                    user);
-    stream_wait_all();
+        stream_wait_all();
+    }
     sim_device_release(address_of(p));
     sim_counters.allocated_bytes = sim_device_used();
     return runtime_done(cudaSuccess);
@@ -75,10 +76,14 @@ cudaError_t cudaHostAlloc(void **p, size_t bytes, unsigned flags)
     return runtime_done(flags & ~known ? (int)cudaErrorInvalidValue : allocate_host(__func__, p, bytes));
 }
 
+/* The device would wait here by itself; no program should lean on that. */
 static void release_check(const char *function, void *p)
 {
     const char *user = runtime_device_has_failed() ? NULL : stream_user(address_of(p), host_bytes(p));
-    if (user) sim_report("%s of %p while %s uses it and has not run", function, p, user);
+    if (user) {
+        sim_report("%s of %p while %s uses it and has not run", function, p, user);
+        stream_wait_all();
+    }
 }
 
 cudaError_t cudaFreeHost(void *p)
@@ -87,7 +92,6 @@ cudaError_t cudaFreeHost(void *p)
     if (!p) return runtime_done(cudaSuccess);
     runtime_waits(__func__);
     release_check(__func__, p);
-    stream_wait_all();
     struct sim_words words;
     if (!host_release(p))
         sim_die("cudaFreeHost of %p, which is not the start of live pinned memory%s%s", p,
@@ -110,7 +114,6 @@ cudaError_t cudaHostUnregister(void *p)
     SIM_CALL;
     runtime_waits(__func__);
     release_check(__func__, p);
-    stream_wait_all();
     return runtime_done(host_unregister(p) ? cudaSuccess : cudaErrorHostMemoryNotRegistered);
 }
 

@@ -126,6 +126,7 @@ static void at_end(int status, void *unused)
         host_leaks();
         stream_leaks();
         lt_leaks();
+        if (nccl_leaks) nccl_leaks();
     }
     const char *path = getenv("CUDASIM_STATS");
     if (path && *path) write_counters(path);

@@ -31,7 +31,7 @@ struct sim_event {
     struct sim_event *next;
 };
 
-static struct sim_stream *streams, *default_stream;
+static struct sim_stream *streams, *default_stream, *dead_streams;
 static struct sim_event *events;
 static struct order_clock host; /* what the host knows to be done */
 static uint64_t numbers_taken, last_positions[SIM_STREAMS];
@@ -87,7 +87,8 @@ void stream_destroy(struct sim_stream *s)
     struct sim_stream **at = &streams;
     while (*at != s) at = &(*at)->next;
     *at = s->next;
-    free(s);
+    s->next = dead_streams; /* another thread may have waited for it */
+    dead_streams = s;
 }
 
 /* ---- running ---- */
@@ -146,12 +147,12 @@ static bool is_ready(const struct sim_stream *s)
     return s->first && !s->is_busy && !s->first->blocks && (!s->first->waits_for || s->first->waits_for->is_done);
 }
 
-/* With a seed: sometimes some operations that nobody asked for, as a device that is quick would. */
+/* With a seed: sometimes some operations that nobody asked for, as a device that is quick would; some seeds often. */
 static void run_ahead(const struct sim_stream *except)
 {
     if (!sim_options.seed || depth) return;
     random_state = random_state ? random_state : sim_options.seed;
-    while (sim_random(&random_state) % 4 == 0) {
+    while (sim_random(&random_state) % 8 < 1 + sim_options.seed % 4 * 2) {
         struct sim_stream *chosen = NULL;
         unsigned n = 0;
         for (struct sim_stream *s = streams; s; s = s->next)
@@ -161,11 +162,18 @@ static void run_ahead(const struct sim_stream *except)
     }
 }
 
+static void wait_for_others(void)
+{
+    uint64_t start = sim_ns();
+    sim_wait(&changed);
+    ran_ns += depth ? 0 : sim_ns() - start;
+}
+
 void stream_run_to(struct sim_stream *s, uint64_t position)
 {
     while (s->done < position)
         if (s->is_busy)
-            sim_wait(&changed);
+            wait_for_others();
         else {
             run_ahead(s);
             if (s->done < position && !s->is_busy) run_first(s);
@@ -217,6 +225,7 @@ static void append(struct sim_stream *s, struct sim_op *op)
 {
     op->seen = host;
     op->position = ++s->pushed;
+    op->stream = s;
     op->next = NULL;
     if (s->last)
         s->last->next = op;
@@ -262,6 +271,7 @@ void stream_push(struct sim_stream *s, struct sim_op *op)
     } else if (s->is_blocking && default_stream->pushed)
         follow(s, default_stream);
     append(s, op);
+    if (op->issued) op->issued(op);
     run_ahead(NULL);
 }
 

@@ -23,12 +23,14 @@ struct sim_op {
     const char *name;                                          /* lives as long as the program */
     size_t bytes;                                              /* of the whole */
     void (*run)(struct sim_op *op, struct sim_access *access); /* NULL: nothing to do */
+    void (*issued)(struct sim_op *op);                         /* it is in its stream now; NULL: nothing to do */
     void (*demand)(struct sim_op *op); /* blocks: something wants it to run; it arranges for that without waiting */
     bool blocks;
     const void *uses[SIM_USES]; /* addresses it will touch, device or pinned, as far as they are known */
     int n_uses;
     /* set by stream_push */
     struct sim_op *next;
+    struct sim_stream *stream;
     struct sim_mark *records, *waits_for;
     struct order_clock seen;
     uint64_t position;
