@@ -132,6 +132,8 @@ $(B)/tests/fuzz/%: $(B)/tests/fuzz/%.o $(if $(filter fuzz,$(SANITIZER)),,$(B)/te
 SIM_OBJECTS := $(patsubst %.c,$(B)/%.o,$(filter-out %/driver.c %/nvml.c %/scenario.c tests/cudasim/test_% $(if $(NCCL_H),,%/nccl.c %/nccl_reduce.c %/group.c),$(wildcard tests/cudasim/*.c)))
 $(B)/tests/cudasim/%.o: CPPFLAGS += -isystem $(CUDA_DIR)/include
 $(B)/tests/cudasim/%.o: CFLAGS += -O3
+# lanes become vectors of whatever the machine has that builds and runs the tests
+$(B)/tests/cudasim/ptx_%.o: CFLAGS += -march=native
 $(B)/cudasim/libcudart.so.13: $(SIM_OBJECTS) tests/cudasim/libcudart.map
 	@mkdir -p $(@D)
 	$(CC) $(if $(SANITIZER),$(FLAGS_S)) -shared -o $@ $(SIM_OBJECTS) -Wl,-soname,$(@F) -Wl,-z,nodelete \

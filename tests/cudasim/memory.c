@@ -177,6 +177,7 @@ void sim_device_release(uint64_t address)
     n_dead++;
     used_bytes -= span(b->bytes) - RED_ZONE;
     order_forget(b->base, b->bytes);
+    ptx_forget(b->base, b->bytes);
     if (sim_alias) {
         memset(sim_shadow + (b->base - SIM_BASE), SIM_FREED, b->bytes);
         drop_pages(b->base, b->bytes);

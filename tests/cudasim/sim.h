@@ -119,6 +119,7 @@ struct ptx_launch {
     const void *parameters; /* packed as ptx_function_parameter says */
     uint64_t seed;          /* order of blocks and warps */
 };
+void ptx_forget(uint64_t address, uint64_t bytes); /* the block of device memory was freed */
 /* Runs all blocks. Reports what a checker would; access gets what was read and written. */
 void ptx_run(const struct ptx_launch *launch, struct sim_access *access, struct ptx_counters *counters);
 
