@@ -25,6 +25,7 @@ def table(text):
     return rows
 
 
+HALF = "training.mixed_precision_param=bfloat16"
 REPLICATE, SHARD = "parallelism.data_parallel_replicate_degree", "parallelism.data_parallel_shard_degree"
 for ranks, options in ((1, []),
                        (1, ["training.global_batch_size=3", "training.document_mask=true"]),
@@ -33,12 +34,15 @@ for ranks, options in ((1, []),
                        (4, [f"{SHARD}=4", "parallelism.fsdp_reshard_after_forward=always", "training.global_batch_size=8"]),
                        (4, [f"{SHARD}=2", f"{REPLICATE}=2"]),
                        (3, [f"{SHARD}=3"]),
+                       (1, [HALF, "training.global_batch_size=3"]),
+                       (4, [f"{SHARD}=4", HALF]),
+                       (4, [f"{SHARD}=2", f"{REPLICATE}=2", HALF, "parallelism.fsdp_reshard_after_forward=never"]),
                        (2, [f"{SHARD}=2", "validation.enable=true", "validation.freq=2", "validation.steps=1", "validation.seq_len=512",
                             "validation.local_batch_size=2"])):
     dump = place.new_dump()
     code, out, errors = place.run(dump, RUN + options, COMM_MODE="local_tensor", NGPU=ranks)
     rows = table(out)
-    kinds = {"parameters", "gradients", "optimizer", "stash", "scratch", "together at most", "reserved"} | ({"gathered"} if ranks > 1 else set())
+    kinds = {"parameters", "gradients", "optimizer", "stash", "scratch", "together at most", "reserved"} | ({"gathered"} if ranks > 1 or HALF in options else set())
     place.check(code == 0 and kinds <= set(rows), f"{ranks} ranks, {options}: the table has its rows", out + errors)
     # validation comes after the table, and may need more than training
     wrong = {k: v for k, v in rows.items() if abs(v[0] - v[1]) > 0.05 + 0.01 * v[1]}

@@ -157,7 +157,7 @@ place.check("training.cache_folder" not in text, "options that do not change the
 runs = [place.new_dump(), place.new_dump()]
 processes = [place.start(dump, [*RUN, *e2e.FOREVER]) for dump in runs]
 for dump in runs:
-    place.check(place.wait_for_step(dump, 3), "two runs beside each other", place.text(dump, "err"))
+    place.check(place.wait_for_step(dump, 7), "two runs beside each other", place.text(dump, "err"))
 twice = pathlib.Path(f"{runs[0]}.twice")
 with open(twice, "w") as output:
     code = subprocess.run([e2e.PROGRAM, "train", *RUN, "training.steps=5", f"job.dump_folder={runs[0]}"], env=place.environment(NGPU=1),

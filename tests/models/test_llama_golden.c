@@ -2,7 +2,7 @@
 /*
  * Llama against PyTorch: logits, losses, every gradient and the parameters after ten AdamW steps, for the models in
  * tests/golden/llama (made by tests/golden/make_llama_golden.py in float64). float64 agrees to 1e-9, float32 to 1e-5,
- * relative L2 for each tensor.
+ * relative L2 for each tensor; bfloat16 as far as its digits go.
  */
 #include <math.h>
 #include <setjmp.h>
@@ -14,6 +14,7 @@
 #include <string.h>
 #include <cmocka.h>
 
+#include "base/bfloat16.h"
 #include "base/mem.h"
 #include "checkpoint/safetensors.h"
 #include "comm/self.h"
@@ -21,12 +22,23 @@
 #include "tests/support/close.h"
 #include "tests/support/rig.h"
 
+/* Relative; of tensors by L2. */
+struct bounds {
+    double logits, gradient, first_loss, first_norm, later_loss, later_norm, parameter;
+};
+
+/* In bfloat16 the errors of each store grow through these models, whose weights are large: PyTorch itself, computing in
+ * bfloat16, comes within 2.2e-2 of the logits and 7e-2 of the gradients. Steps are large here: norms part soon. */
+static const struct bounds bounds64 = {1e-9, 1e-9, 1e-9, 1e-9, 1e-8, 1e-8, 1e-9},
+                           bounds32 = {1e-5, 1e-5, 1e-5, 1e-5, 1e-4, 1e-4, 1e-5},
+                           bounds16 = {2.2e-2, 0.1, 3e-3, 3e-2, 3e-2, 0.5, 5e-2};
+
 struct golden {
     struct safetensors file;
     struct rig rig;
     struct comm *world;
     enum dtype type;
-    double tolerance;
+    const struct bounds *bounds;
     const int32_t *tokens, *labels, *document_start;
     int32_t positions[64];
     int64_t sequences, length;
@@ -51,14 +63,19 @@ static const void *tensor(const struct golden *g, const char *prefix, const char
     return g->file.data + entry->offset;
 }
 
-/* The file's numbers are double; compares with n numbers of the model's type. */
-static void compare(const struct golden *g, const char *what, const void *got, const void *want, int64_t n)
+static double at(enum dtype type, const void *array, int64_t i)
+{
+    if (type == DTYPE_BFLOAT16) return bfloat16_to_float(((const bfloat16 *)array)[i]);
+    return type == DTYPE_FLOAT64 ? ((const double *)array)[i] : (double)((const float *)array)[i];
+}
+
+/* The file's numbers are double; compares with n numbers of a type. */
+static void compare(const char *what, enum dtype type, const void *got, const void *want, int64_t n, double tolerance)
 {
     double *precise = mem_alloc((size_t)n * sizeof *precise);
 
-    for (int64_t i = 0; i < n; i++)
-        precise[i] = g->type == DTYPE_FLOAT64 ? ((const double *)got)[i] : (double)((const float *)got)[i];
-    assert_l2_close(what, DTYPE_FLOAT64, precise, want, (size_t)n, g->tolerance);
+    for (int64_t i = 0; i < n; i++) precise[i] = at(type, got, i);
+    assert_l2_close(what, DTYPE_FLOAT64, precise, want, (size_t)n, tolerance);
     mem_free(precise);
 }
 
@@ -82,7 +99,10 @@ static void open_golden(struct golden *g, const char *path, enum dtype type, con
         .type = type, .kernels = kernels, .mesh = {{1, 1, 1, 1, 1}}, .n_microbatches = 1, .seed = 1};
     struct error e = {0};
 
-    *g = (struct golden){.type = type, .tolerance = type == DTYPE_FLOAT64 ? 1e-9 : 1e-5};
+    *g = (struct golden){.type = type,
+                         .bounds = type == DTYPE_FLOAT64    ? &bounds64
+                                   : type == DTYPE_BFLOAT16 ? &bounds16
+                                                            : &bounds32};
     if (safetensors_open(&g->file, path, &e)) fail_msg("%s", e.message);
     spec.model = (struct model_spec){.family = "llama3",
                                      .flavor = "golden",
@@ -125,6 +145,7 @@ static void check_logits(struct golden *g)
     struct model *m = g->rig.model;
     int64_t tokens = g->sequences * g->length;
     size_t width = dtype_bytes(g->type);
+    struct error e = {0};
     char *stash = mem_alloc(ROOM), *kept = mem_alloc(ROOM), *scratch = mem_alloc(ROOM);
     char *x = mem_alloc((size_t)(tokens * m->spec.dim) * width), *y = mem_alloc((size_t)(tokens * m->spec.dim) * width);
     char *logits = mem_alloc((size_t)(tokens * m->spec.vocab_size) * width);
@@ -132,6 +153,8 @@ static void check_logits(struct golden *g)
         .k = g->rig.kernels, .kernel = &g->rig.executor.kernel, .type = g->type, .scratch = {scratch, ROOM, 0, 0}};
 
     exec.batch = (struct batch_view){g->sequences, g->length, g->tokens, g->labels, g->positions, g->document_start};
+    for (int i = 0; i < m->n_groups && g->rig.executor.groups[i].is_copied; i++)
+        if (group_gather(&g->rig.executor.groups[i], &e)) fail_msg("%s", e.message);
     for (int u = 0; u < m->n_units - 1; u++) {
         void *frame = mem_zalloc(1, m->units[u].module->ops->frame_bytes), *swap = x;
 
@@ -143,7 +166,8 @@ static void check_logits(struct golden *g)
         mem_free(frame);
     }
     head_logits((const struct head *)m->units[m->n_units - 1].module, &exec, y, logits);
-    compare(g, "logits", logits, tensor(g, "", "logits"), tokens * m->spec.vocab_size);
+    compare("logits", g->type, logits, tensor(g, "", "logits"), tokens * m->spec.vocab_size, g->bounds->logits);
+    for (int i = 0; i < m->n_groups && g->rig.executor.groups[i].is_copied; i++) group_free(&g->rig.executor.groups[i]);
     mem_free(stash), mem_free(kept), mem_free(scratch), mem_free(x), mem_free(y), mem_free(logits);
 }
 
@@ -152,6 +176,7 @@ static void check_training(struct golden *g)
     struct microbatch batch = {g->sequences, g->length, g->tokens, g->labels, g->positions, g->document_start};
     const double *losses = tensor(g, "", "losses"), *norms = tensor(g, "", "norms");
     struct parameter_list *list = &g->rig.model->parameters;
+    const struct bounds *b = g->bounds;
     double loss, norm, valid = 0;
     struct error e = {0};
 
@@ -165,16 +190,16 @@ static void check_training(struct golden *g)
             rig_read(&g->rig, g->rig.optimizer.norm, &norm, &e))
             fail_msg("%s", e.message);
         loss /= valid;
-        assert_l2_close("loss", DTYPE_FLOAT64, &loss, &losses[step], 1, g->tolerance * (step ? 10 : 1));
-        assert_l2_close("gradient norm", DTYPE_FLOAT64, &norm, &norms[step], 1, g->tolerance * (step ? 10 : 1));
+        assert_l2_close("loss", DTYPE_FLOAT64, &loss, &losses[step], 1, step ? b->later_loss : b->first_loss);
+        assert_l2_close("gradient norm", DTYPE_FLOAT64, &norm, &norms[step], 1, step ? b->later_norm : b->first_norm);
         for (int i = 0; step == 0 && i < list->n; i++)
-            compare(g, list->items[i]->name, list->items[i]->shard_gradient,
-                    tensor(g, "gradient/", list->items[i]->name), parameter_elements(list->items[i]));
+            compare(list->items[i]->name, dtype_wide(g->type), list->items[i]->shard_gradient,
+                    tensor(g, "gradient/", list->items[i]->name), parameter_elements(list->items[i]), b->gradient);
         if (optimizer_step(&g->rig.optimizer, number(g, "lr"), &e)) fail_msg("%s", e.message);
     }
     for (int i = 0; i < list->n; i++)
-        compare(g, list->items[i]->name, list->items[i]->shard, tensor(g, "final/", list->items[i]->name),
-                parameter_elements(list->items[i]));
+        compare(list->items[i]->name, dtype_wide(g->type), list->items[i]->shard,
+                tensor(g, "final/", list->items[i]->name), parameter_elements(list->items[i]), b->parameter);
 }
 
 static void check_all(enum dtype type, const char *kernels)
@@ -207,9 +232,17 @@ static void test_float32(void **state)
     check_all(DTYPE_FLOAT32, "auto");
 }
 
+static void test_bfloat16(void **state)
+{
+    (void)state;
+    check_all(DTYPE_BFLOAT16, "reference");
+    check_all(DTYPE_BFLOAT16, "auto");
+}
+
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_float64), cmocka_unit_test(test_float32)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_float64), cmocka_unit_test(test_float32),
+                                       cmocka_unit_test(test_bfloat16)};
 
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

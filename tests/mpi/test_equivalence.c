@@ -39,9 +39,9 @@ static void test_processes_equal_threads(void **state)
     struct comm *world = *state;
 
     for (int shards = 1; shards <= world->size; shards *= 2) {
-        for (int type = DTYPE_FLOAT32; type <= DTYPE_FLOAT64; type++) {
+        for (int type = DTYPE_FLOAT32; type <= DTYPE_BFLOAT16; type++) {
             struct equivalence_case c = {
-                world->size / shards, shards, 2, RESHARD_DEFAULT, (enum dtype)type, false, false, 0, 0};
+                world->size / shards, shards, 2, RESHARD_DEFAULT, (enum dtype)type, false, false, 0, 0, NULL};
 
             ranks_as_processes(world, body, &c);
         }

@@ -25,7 +25,7 @@ static void compare(const struct equivalence_case *c, const struct equivalence_r
 
 static void compare_all(enum dtype type, int with_documents, int is_tied, int accumulation_step)
 {
-    struct equivalence_case c = {1, 1, 1, RESHARD_DEFAULT, type, with_documents, is_tied, 0, 0};
+    struct equivalence_case c = {1, 1, 1, RESHARD_DEFAULT, type, with_documents, is_tied, 0, 0, NULL};
     struct equivalence_result one;
 
     equivalence_run_threads(&c, &one);
@@ -47,6 +47,13 @@ static void test_float32(void **state)
     compare_all(DTYPE_FLOAT32, 0, 0, 4);
 }
 
+static void test_bfloat16(void **state)
+{
+    (void)state;
+    compare_all(DTYPE_BFLOAT16, 0, 0, 2);
+    compare_all(DTYPE_BFLOAT16, 1, 1, 4);
+}
+
 static void test_documents_and_tied_weights(void **state)
 {
     (void)state;
@@ -57,12 +64,14 @@ static void test_documents_and_tied_weights(void **state)
 /* When parameters are freed must not change a bit. */
 static void test_reshard_policies(void **state)
 {
-    struct equivalence_case c = {1, 4, 2, RESHARD_DEFAULT, DTYPE_FLOAT32, 0, 0, 0, 0};
+    struct equivalence_case c = {1, 4, 2, RESHARD_DEFAULT, DTYPE_FLOAT32, 0, 0, 0, 0, NULL};
     struct equivalence_result want, got;
 
     (void)state;
-    for (int tied = 0; tied < 2; tied++) {
-        c.is_tied = tied;
+    for (int kind = 0; kind < 6; kind++) { /* float32, bfloat16, bfloat16 with one shard; tied or not */
+        c.is_tied = kind % 2;
+        c.type = kind / 2 ? DTYPE_BFLOAT16 : DTYPE_FLOAT32;
+        c.n_shards = kind / 2 == 2 ? 1 : 4;
         c.reshard = RESHARD_DEFAULT;
         equivalence_run_threads(&c, &want);
         for (c.reshard = RESHARD_DEFAULT; c.reshard <= RESHARD_NEVER; c.reshard++) {
@@ -81,7 +90,7 @@ static void test_reshard_policies(void **state)
  * the loss. */
 static void test_empty_shards(void **state)
 {
-    struct equivalence_case c = {1, 1, 1, RESHARD_DEFAULT, DTYPE_FLOAT64, 0, 0, 0, 0};
+    struct equivalence_case c = {1, 1, 1, RESHARD_DEFAULT, DTYPE_FLOAT64, 0, 0, 0, 0, NULL};
     struct equivalence_result one;
 
     (void)state;
@@ -97,11 +106,9 @@ static void test_empty_shards(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_float64),
-        cmocka_unit_test(test_float32),
-        cmocka_unit_test(test_documents_and_tied_weights),
-        cmocka_unit_test(test_reshard_policies),
-        cmocka_unit_test(test_empty_shards),
+        cmocka_unit_test(test_float64),          cmocka_unit_test(test_float32),
+        cmocka_unit_test(test_bfloat16),         cmocka_unit_test(test_documents_and_tied_weights),
+        cmocka_unit_test(test_reshard_policies), cmocka_unit_test(test_empty_shards),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -74,6 +74,18 @@ static void test_both(void **state)
     compare((struct equivalence_case){.n_replicas = 2, .n_shards = 2, .n_microbatches = 4, .type = DTYPE_FLOAT32});
 }
 
+/* Where every gather is a cast, also with one shard. */
+static void test_bfloat16(void **state)
+{
+    struct equivalence_case c = {.n_replicas = 2, .n_microbatches = 2, .type = DTYPE_BFLOAT16};
+
+    (void)state;
+    for (c.n_shards = 1; c.n_shards <= 2; c.n_shards++) compare(c);
+    c.n_replicas = 1;
+    c.reshard = RESHARD_ALWAYS;
+    compare(c);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -81,6 +93,7 @@ int main(void)
         cmocka_unit_test(test_replicas),
         cmocka_unit_test(test_shards),
         cmocka_unit_test(test_both),
+        cmocka_unit_test(test_bfloat16),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

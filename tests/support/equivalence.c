@@ -26,12 +26,14 @@ struct rows {
     struct microbatch view;
 };
 
+static const char *level_of(const struct equivalence_case *c) { return c->kernels ? c->kernels : "reference"; }
+
 void equivalence_describe(const struct equivalence_case *c, char *out, size_t size)
 {
     static const char *const policies[] = {"default", "always", "never"};
 
-    snprintf(out, size, "dp_replicate %d x dp_shard %d, %d microbatches, reshard %s, %s%s%s", c->n_replicas,
-             c->n_shards, c->n_microbatches, policies[c->reshard], dtype_name(c->type),
+    snprintf(out, size, "dp_replicate %d x dp_shard %d, %d microbatches, reshard %s, %s, %s%s%s", c->n_replicas,
+             c->n_shards, c->n_microbatches, policies[c->reshard], dtype_name(c->type), level_of(c),
              c->with_documents ? ", documents" : "", c->is_tied ? ", tied" : "");
 }
 
@@ -205,7 +207,7 @@ err_t equivalence_run(const struct equivalence_case *c, struct comm *world, stru
 {
     struct rig_spec spec = {.model = rig_tiny_model(),
                             .type = c->type,
-                            .kernels = "reference",
+                            .kernels = level_of(c),
                             .reshard = c->reshard,
                             .mesh = {{[AXIS_PP] = 1,
                                       [AXIS_DP_REPLICATE] = c->n_replicas,
@@ -304,21 +306,32 @@ static void tensors_near(const char *what, const char *which, const double *got,
     device_close(device);
 }
 
+void equivalence_assert_within(const char *what, const struct equivalence_bounds *bounds,
+                               const struct equivalence_result *got, const struct equivalence_result *want)
+{
+    assert_int_equal(got->n, want->n);
+    tensors_near(what, "gradient", got->gradients, want->gradients, got->n, got->is_tied, bounds->gradient);
+    for (int i = 0; i < EQUIVALENCE_STEPS; i++) {
+        near(what, "loss", i, got->loss[i], want->loss[i], i ? bounds->later : bounds->first_loss);
+        near(what, "gradient norm", i, got->norm[i], want->norm[i], i ? bounds->later : bounds->first_norm);
+    }
+    tensors_near(what, "parameter", got->parameters, want->parameters, got->n, got->is_tied, bounds->parameter);
+    near(what, "validation loss after", EQUIVALENCE_STEPS - 1, got->validation_loss, want->validation_loss,
+         bounds->later);
+}
+
 void equivalence_assert_close(const char *what, enum dtype type, const struct equivalence_result *got,
                               const struct equivalence_result *want)
 {
-    double tolerance = type == DTYPE_FLOAT64 ? 1e-9 : 1e-5;
+    static const struct equivalence_bounds bounds64 = {1e-9, 1e-9, 1e-9, 1e-8, 1e-9},
+                                           bounds32 = {1e-5, 1e-5, 1e-5, 1e-4, 1e-4},
+                                           bounds16 = {1e-5, 1e-5, 1e-5, 1e-3, 1e-2};
 
-    assert_int_equal(got->n, want->n);
-    tensors_near(what, "gradient", got->gradients, want->gradients, got->n, got->is_tied, tolerance);
-    for (int i = 0; i < EQUIVALENCE_STEPS; i++) {
-        near(what, "loss", i, got->loss[i], want->loss[i], tolerance);
-        near(what, "gradient norm", i, got->norm[i], want->norm[i], tolerance * (i ? 10 : 1));
-    }
-    tensors_near(what, "parameter", got->parameters, want->parameters, got->n, got->is_tied,
-                 type == DTYPE_FLOAT64 ? 1e-9 : 1e-4);
-    near(what, "validation loss after", EQUIVALENCE_STEPS - 1, got->validation_loss, want->validation_loss,
-         tolerance * 10);
+    equivalence_assert_within(what,
+                              type == DTYPE_FLOAT64   ? &bounds64
+                              : type == DTYPE_FLOAT32 ? &bounds32
+                                                      : &bounds16,
+                              got, want);
 }
 
 void equivalence_assert_bits(const char *what, const struct equivalence_result *got,
