@@ -25,6 +25,7 @@ enum { MICROBATCHES = 2, LENGTH = 3, MOST_GRADIENTS = 4096 };
 struct attempt {
     struct mesh_shape mesh;
     enum reshard_policy reshard;
+    enum dtype type;
     bool is_tied;
     struct comm_fault fault; /* nth 0: none */
     long fail_block;         /* on rank faulty_rank; 0: none */
@@ -35,7 +36,7 @@ struct attempt {
 static struct rig_spec spec_of(const struct attempt *a, int rank)
 {
     struct rig_spec spec = {.model = rig_tiny_model(),
-                            .type = DTYPE_FLOAT64,
+                            .type = a->type,
                             .kernels = "reference",
                             .mesh = a->mesh,
                             .reshard = a->reshard,
@@ -119,6 +120,7 @@ static void test_collectives_fail(void **state)
 
                 for (;; nth++) {
                     struct attempt a = {.mesh = meshes[i],
+                                        .type = DTYPE_FLOAT64,
                                         .is_tied = action,
                                         .fault = {.action = actions[action], .world_rank = rank, .nth = nth}};
 
@@ -128,30 +130,37 @@ static void test_collectives_fail(void **state)
             }
 }
 
+static void device_is_out_of_memory(const struct mesh_shape *mesh, enum dtype type, int rank)
+{
+    long n = 1;
+
+    for (;; n++) {
+        struct attempt a = {.mesh = *mesh,
+                            .reshard = (enum reshard_policy)(n % 3),
+                            .type = type,
+                            .is_tied = n / 3 % 2,
+                            .fail_block = n,
+                            .faulty_rank = rank};
+
+        if (attempt(&a, rank)) break;
+    }
+    assert_true(n > 50);
+}
+
 static void test_device_is_out_of_memory(void **state)
 {
     (void)state;
     for (int i = 0; i < 3; i++)
         for (int rank = 0, size = mesh_size(&meshes[i]); rank < size; rank += size - 1) {
-            long n = 1;
-
-            for (;; n++) {
-                struct attempt a = {.mesh = meshes[i],
-                                    .reshard = (enum reshard_policy)(n % 3),
-                                    .is_tied = n / 3 % 2,
-                                    .fail_block = n,
-                                    .faulty_rank = rank};
-
-                if (attempt(&a, rank)) break;
-            }
-            assert_true(n > 50);
+            device_is_out_of_memory(&meshes[i], DTYPE_FLOAT64, rank);
+            device_is_out_of_memory(&meshes[i], DTYPE_BFLOAT16, rank);
         }
 }
 
 /* One rank: every allocation of the host fails once. The device's allocator does without some of them. */
 static void test_host_is_out_of_memory(void **state)
 {
-    struct attempt a = {.mesh = {{1, 1, 1, 1, 1}}};
+    struct attempt a = {.mesh = {{1, 1, 1, 1, 1}}, .type = DTYPE_FLOAT64};
     struct rig_spec spec = spec_of(&a, 0);
     struct comm *world;
     struct error e = {0};
@@ -179,22 +188,24 @@ static void test_host_is_out_of_memory(void **state)
 /* ---- going on after a failure ---- */
 struct retry {
     struct mesh_shape mesh;
+    enum dtype type;
     long n; /* the block that fails, on every rank alike; -1: none */
     bool is_tied;
     atomic_bool is_beyond;
-    double gradients[4][MOST_GRADIENTS]; /* by rank, of the good pass */
+    double gradients[4][MOST_GRADIENTS]; /* by rank, of the good pass; of the wide type */
     int64_t n_gradients[4];
 };
 
 static void retry_rank(struct rank_test *t)
 {
     struct retry *r = t->arg;
-    struct attempt a = {.mesh = r->mesh, .is_tied = r->is_tied};
+    struct attempt a = {.mesh = r->mesh, .type = r->type, .is_tied = r->is_tied};
     struct rig_spec spec = spec_of(&a, t->comm->rank);
     struct microbatch batches[MICROBATCHES] = {microbatch_at(0), microbatch_at(1)};
     struct memory_stats before, after;
     struct rig rig = {0};
     struct error e = {0};
+    size_t width = dtype_bytes(dtype_wide(r->type));
     int64_t at = 0;
     bool has_fired = false;
 
@@ -223,43 +234,52 @@ static void retry_rank(struct rank_test *t)
         int64_t n = p->shard_rows * parameter_row_elements(p);
 
         if (!rank_check(t, at + n <= MOST_GRADIENTS)) break;
-        memcpy(r->gradients[t->comm->rank] + at, p->shard_gradient, (size_t)n * sizeof(double));
+        memcpy((char *)r->gradients[t->comm->rank] + (size_t)at * width, p->shard_gradient, (size_t)n * width);
         at += n;
     }
     r->n_gradients[t->comm->rank] = at;
     rig_close(&rig);
 }
 
+/* Every block of a step fails once, on all ranks alike. */
+static void check_retries(const struct mesh_shape *mesh, enum dtype type, bool is_tied)
+{
+    static struct retry good, bad;
+    int size = mesh_size(mesh);
+
+    memset(&good, 0, sizeof good);
+    good.mesh = *mesh;
+    good.type = type;
+    good.is_tied = is_tied;
+    good.n = -1;
+    ranks_as_threads(size, 60, retry_rank, &good);
+    atomic_store(&bad.is_beyond, false);
+    for (long n = 0; !atomic_load(&bad.is_beyond); n++) {
+        memset(&bad, 0, sizeof bad);
+        bad.mesh = *mesh;
+        bad.type = type;
+        bad.is_tied = is_tied;
+        bad.n = n;
+        ranks_as_threads(size, 60, retry_rank, &bad);
+        for (int r = 0; r < size; r++) {
+            assert_int_equal(bad.n_gradients[r], good.n_gradients[r]);
+            assert_bits_equal("gradients after a failed step", dtype_wide(type), bad.gradients[r], good.gradients[r],
+                              (size_t)good.n_gradients[r]);
+        }
+    }
+}
+
 /* Memory that ran out on all ranks at the same block leaves no trace: the next step gives the bits that it
  * gives without a failure. */
 static void test_the_next_step_is_right(void **state)
 {
-    static struct retry good, bad;
+    static const struct mesh_shape one = {{1, 1, 1, 1, 1}};
 
     (void)state;
     for (int tied = 0; tied < 2; tied++)
-        for (int i = 0; i < 3; i++) {
-            int size = mesh_size(&meshes[i]);
-
-            memset(&good, 0, sizeof good);
-            good.mesh = meshes[i];
-            good.is_tied = tied;
-            good.n = -1;
-            ranks_as_threads(size, 60, retry_rank, &good);
-            for (long n = 0; !atomic_load(&bad.is_beyond); n++) {
-                memset(&bad, 0, sizeof bad);
-                bad.mesh = meshes[i];
-                bad.is_tied = tied;
-                bad.n = n;
-                ranks_as_threads(size, 60, retry_rank, &bad);
-                for (int r = 0; r < size; r++) {
-                    assert_int_equal(bad.n_gradients[r], good.n_gradients[r]);
-                    assert_bits_equal("gradients after a failed step", DTYPE_FLOAT64, bad.gradients[r],
-                                      good.gradients[r], (size_t)good.n_gradients[r]);
-                }
-            }
-            atomic_store(&bad.is_beyond, false);
-        }
+        for (int i = 0; i < 3; i++) check_retries(&meshes[i], DTYPE_FLOAT64, tied);
+    check_retries(&one, DTYPE_BFLOAT16, true);
+    check_retries(&meshes[2], DTYPE_BFLOAT16, false);
 }
 
 int main(void)

@@ -89,11 +89,8 @@ static void test_bfloat16(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_one_rank),
-        cmocka_unit_test(test_replicas),
-        cmocka_unit_test(test_shards),
-        cmocka_unit_test(test_both),
-        cmocka_unit_test(test_bfloat16),
+        cmocka_unit_test(test_one_rank), cmocka_unit_test(test_replicas), cmocka_unit_test(test_shards),
+        cmocka_unit_test(test_both),     cmocka_unit_test(test_bfloat16),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -141,7 +141,7 @@ static err_t step(struct rig *rig, const struct equivalence_case *c, int index, 
     if (!rc) rc = device_copy(d, &results->loss[index], rig->executor.loss_sum, sizeof(double), NULL, e);
     if (!rc) rc = optimizer_gradient_norm(&rig->optimizer, rig->mesh.device_axis[AXIS_DP_SHARD], 0.5, e);
     if (!rc) rc = device_copy(d, &results->norm[index], rig->optimizer.norm, sizeof(double), NULL, e);
-    if (!rc && index == 0) rc = copy_rows(rig, c->type, true, (char *)results->gradients, e);
+    if (!rc && index == 0) rc = copy_rows(rig, dtype_wide(c->type), true, (char *)results->gradients, e);
     return rc ? rc : optimizer_step(&rig->optimizer, 1e-2, e);
 }
 
@@ -170,9 +170,9 @@ static err_t gather(struct rig *rig, const struct equivalence_case *c, struct re
     double sum = 0;
     err_t rc = rig->device->ops->stream_synchronize(rig->device, NULL, e);
 
-    if (!rc) rc = collect(rig, c->type, gradients, out->gradients, out->n, e);
-    gradients += (size_t)own_elements(rig) * dtype_bytes(c->type);
-    if (!rc) rc = collect(rig, c->type, gradients, out->parameters, out->n, e);
+    if (!rc) rc = collect(rig, dtype_wide(c->type), gradients, out->gradients, out->n, e);
+    gradients += (size_t)own_elements(rig) * dtype_bytes(dtype_wide(c->type));
+    if (!rc) rc = collect(rig, dtype_wide(c->type), gradients, out->parameters, out->n, e);
     for (int i = 0; i < EQUIVALENCE_STEPS && !rc; i++) {
         rc = comm_all_reduce(batch, "loss", &results->loss[i], 1, DTYPE_FLOAT64, COMM_SUM, NULL, e);
         out->loss[i] = results->loss[i] / (double)valid[i];
@@ -189,13 +189,13 @@ static err_t gather(struct rig *rig, const struct equivalence_case *c, struct re
 static err_t train(struct rig *rig, const struct equivalence_case *c, struct rows *rows, struct equivalence_result *out,
                    struct error *e)
 {
-    size_t tensor_bytes = (size_t)own_elements(rig) * dtype_bytes(c->type);
+    size_t tensor_bytes = (size_t)own_elements(rig) * dtype_bytes(dtype_wide(c->type));
     struct results *results = NULL;
     int64_t valid[EQUIVALENCE_STEPS], validation_valid;
     err_t rc = rig->device->ops->host_alloc(rig->device, sizeof *results + 2 * tensor_bytes, (void **)&results, e);
 
     for (int i = 0; i < EQUIVALENCE_STEPS && !rc; i++) rc = step(rig, c, i, rows, results, &valid[i], e);
-    if (!rc) rc = copy_rows(rig, c->type, false, (char *)results->gradients + tensor_bytes, e);
+    if (!rc) rc = copy_rows(rig, dtype_wide(c->type), false, (char *)results->gradients + tensor_bytes, e);
     if (!rc) rc = validate(rig, c, rows, results, &validation_valid, e);
     if (!rc) rc = gather(rig, c, results, valid, validation_valid, out, e);
     if (results) rig->device->ops->host_free(rig->device, results);
