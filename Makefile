@@ -61,7 +61,7 @@ KERNEL_FLAGS := -std=c++17 -O3 -lineinfo -gencode arch=compute_80,code=sm_80 -ge
 NO_NCCL  := $(if $(NCCL_H),,src/cuda/nccl%)
 CUDA_O   := $(patsubst %.c,$(B)/%.o,$(filter-out $(NO_NCCL),$(wildcard src/cuda/*.c))) $(patsubst %.cu,build/cuda/%.o,$(wildcard kernels/cuda/*.cu))
 PLUGINS  += $(if $(CUDA_DIR),$(B)/libctitan_cuda.so,$(B)/without_cuda)
-SIM      := $(if $(CUDA_DIR),$(addprefix $(B)/cudasim/,libcudart.so.13))
+SIM      := $(if $(CUDA_DIR),$(addprefix $(B)/cudasim/,libcudart.so.13 libcuda.so.1 libnvidia-ml.so.1))
 TESTS_C  := $(filter-out $(if $(CUDA_DIR),,tests/cudasim/% tests/cuda/%),$(wildcard tests/*/test_*.c))
 TESTS    := $(TESTS_C:tests/%.c=$(B)/tests/%)
 SUPPORT  := $(wildcard tests/support/*.c)
@@ -147,8 +147,8 @@ $(B)/%.cu.o: %.cu Makefile
 CUDA_UNITS := $(patsubst tests/cudasim/%.cu,%,$(wildcard tests/cudasim/*.cu))
 $(CUDA_UNITS:%=$(B)/tests/cudasim/test_%): $(B)/tests/cudasim/test_%: $(B)/tests/cudasim/%.cu.o
 $(patsubst %.c,$(B)/%,$(filter tests/cudasim/%,$(TESTS_C))): $(B)/tests/cudasim/%: $(B)/tests/cudasim/%.o $(B)/tests/cudasim/scenario.o $(SIM)
-	$(CC) $(LDFLAGS) -o $@ $(filter %.o,$^) -lcmocka -L$(B)/cudasim -l:libcudart.so.13 -lpthread -ldl -lm \
-	    -Wl,--unresolved-symbols=ignore-in-shared-libs,--enable-new-dtags,-rpath,'$$ORIGIN/../../cudasim'
+	$(CC) $(LDFLAGS) -o $@ $(filter %.o,$^) -lcmocka -L$(B)/cudasim -l:libcudart.so.13 $(if $(filter %.cu.o,$^),-lstdc++) -lpthread -ldl -lm \
+	    -Wl,--enable-new-dtags,-rpath,'$$ORIGIN/../../cudasim'
 $(B)/cudasim/libcuda.so.1: $(B)/tests/cudasim/driver.o
 	@mkdir -p $(@D)
 	$(CC) $(if $(SANITIZER),$(FLAGS_S)) -shared -o $@ $^ -Wl,-soname,$(@F)
