@@ -1,9 +1,10 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""PyTorch's side of the step benchmark: Llama 3 on the CPU with the shapes, dtype, optimizer and clipping of ctitan's presets.
+"""PyTorch's side of the step benchmark: Llama 3 with the shapes, dtype, optimizer and clipping of ctitan's presets.
 
 one process:    OMP_NUM_THREADS=2 python llama_torch.py --model debugmodel --batch 1
 two processes:  OMP_NUM_THREADS=1 torchrun --nproc_per_node 2 llama_torch.py --parallel fsdp --batch 1     (batch is per rank)
+one GPU:        python llama_torch.py --device cuda --model 8b --layers 4 --dtype bfloat16 --compile
 
 Tokens are random: neither side reads text. Prints one JSON line on rank 0.
 """
@@ -21,6 +22,9 @@ from torch import nn
 MODELS = {
     "debugmodel": dict(dim=256, layers=6, heads=16, kv_heads=16, hidden=768, vocab=2048, seq=2048, theta=5e5),
     "125m": dict(dim=768, layers=12, heads=12, kv_heads=4, hidden=2048, vocab=32000, seq=1024, theta=5e5),
+    "1b": dict(dim=2048, layers=16, heads=32, kv_heads=8, hidden=8192, vocab=128256, seq=8192, theta=5e5),
+    "3b": dict(dim=3072, layers=28, heads=24, kv_heads=8, hidden=8192, vocab=128256, seq=8192, theta=5e5),
+    "8b": dict(dim=4096, layers=32, heads=32, kv_heads=8, hidden=14336, vocab=128256, seq=8192, theta=5e5),
 }
 
 
@@ -93,7 +97,7 @@ def distribute(model, options, ranks):
     if options.parallel == "fsdp":
         from torch.distributed.device_mesh import init_device_mesh
         from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard
-        mesh = init_device_mesh("cpu", (ranks,))
+        mesh = init_device_mesh(options.device, (ranks,))
         policy = MixedPrecisionPolicy(param_dtype=torch.bfloat16 if options.dtype == "bfloat16" else None, reduce_dtype=torch.float32)
         for layer in model.layers:
             fully_shard(layer, mesh=mesh, mp_policy=policy)
@@ -108,17 +112,24 @@ def main():
     arguments.add_argument("--parallel", default="none", choices=["none", "ddp", "fsdp"])
     arguments.add_argument("--batch", type=int, default=1, help="sequences per rank and step")
     arguments.add_argument("--seq", type=int)
+    arguments.add_argument("--layers", type=int)
+    arguments.add_argument("--device", default="cpu", choices=["cpu", "cuda"])
     arguments.add_argument("--steps", type=int, default=6)
     arguments.add_argument("--compile", action="store_true")
     options = arguments.parse_args()
     shape = dict(MODELS[options.model])
     shape["seq"] = options.seq or shape["seq"]
+    shape["layers"] = options.layers or shape["layers"]
+    on_gpu = options.device == "cuda"
     ranks, rank = int(os.environ.get("WORLD_SIZE", 1)), int(os.environ.get("RANK", 0))
 
     torch.manual_seed(0)
     if options.parallel != "none":
-        torch.distributed.init_process_group("gloo")
-    plain = Llama(shape)
+        torch.distributed.init_process_group("nccl" if on_gpu else "gloo")
+    if on_gpu:
+        torch.cuda.set_device(int(os.environ.get("LOCAL_RANK", 0)))
+    with torch.device(options.device):
+        plain = Llama(shape)
     parameters = sum(p.numel() for p in plain.parameters())
     if options.compile:
         for layer in plain.layers:
@@ -130,8 +141,8 @@ def main():
     seconds, cpu_seconds = [], []
     for _ in range(options.steps):
         start, cpu_start = time.perf_counter(), time.process_time()
-        text = torch.randint(0, shape["vocab"], (options.batch, shape["seq"] + 1))
-        with torch.autocast("cpu", torch.bfloat16) if autocast else contextlib.nullcontext():
+        text = torch.randint(0, shape["vocab"], (options.batch, shape["seq"] + 1)).to(options.device)
+        with torch.autocast(options.device, torch.bfloat16) if autocast else contextlib.nullcontext():
             logits = model(text[:, :-1])
         loss = F.cross_entropy(logits.flatten(0, 1).float(), text[:, 1:].reshape(-1))
         loss.backward()
@@ -150,6 +161,8 @@ def main():
             "ranks": ranks, "threads": torch.get_num_threads(), "batch": options.batch, "seq": shape["seq"], "parameters": parameters,
             "loss": round(last_loss, 4), "first_step_s": round(seconds[0], 3), "best_step_s": round(steady[0], 4),
             "cpu_s_per_step": round(ranks * min(cpu_seconds[1:] or cpu_seconds), 4),
+            "device": torch.cuda.get_device_name() if on_gpu else "cpu", "compiled": options.compile, "layers": shape["layers"],
+            "max_device_mib": round(torch.cuda.max_memory_allocated() / 2**20, 1) if on_gpu else None,
             "median_step_s": round(steady[len(steady) // 2], 4), "tokens_per_s": round(tokens / steady[0], 1),
             "max_rss_mib": round(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024, 1)}), flush=True)
     if options.parallel != "none":
