@@ -59,6 +59,7 @@ struct kernels {
     const char *level;      /* "reference", "avx2", "avx512"; of a GPU "cuda" */
     enum dtype type;        /* the compute type */
     size_t workspace_bytes; /* of a GPU's; 0: the CPU's depends on the threads */
+    int64_t chunk_tokens;   /* of which the head makes the logits at a time; 0: HEAD_CHUNK_TOKENS */
 #define KERNEL(name, family, arguments, help) void(*name) arguments;
 #include "kernels.def"
 #undef KERNEL

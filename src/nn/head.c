@@ -32,7 +32,8 @@ static void head_forward(const struct module *m, struct exec *x, void *frame, co
 {
     const struct head *h = self(m);
     struct head_frame *f = frame;
-    int64_t tokens = exec_tokens(x), n = HEAD_CHUNK_TOKENS;
+    int64_t tokens = exec_tokens(x), most = x->k->chunk_tokens ? x->k->chunk_tokens : HEAD_CHUNK_TOKENS,
+            n = tokens < most ? tokens : most;
     size_t mark = x->scratch.used;
     void *normed = exec_scratch(x, tokens * h->width), *logits = exec_scratch(x, n * h->vocabulary);
 

@@ -14,7 +14,7 @@
 #include "nn/linear.h"
 #include "nn/norm.h"
 
-enum { HEAD_CHUNK_TOKENS = 256 };
+enum { HEAD_CHUNK_TOKENS = 256 }; /* unless the kernels want more for products worth their while */
 
 struct head {
     struct module module;
