@@ -69,7 +69,7 @@ FUZZERS  := $(patsubst %.c,$(B)/%,$(wildcard tests/fuzz/fuzz_*.c))
 BENCHES  := $(patsubst bench/%.c,$(B)/bench/%,$(wildcard bench/bench_*.c))
 
 
-.PHONY: all test check lint bench fuzz docs install uninstall clean help format tests-built sanitize soak
+.PHONY: all test check lint bench fuzz docs install uninstall clean help format tests-built sanitize soak gpu-bundle
 all: $(B)/ctitan $(PLUGINS) ## build the program and the plugins this machine can build
 
 $(B)/ctitan: $(B)/src/main.o $(B)/libctitan.a
@@ -183,6 +183,8 @@ soak: all ## long runs by hand
 	tools/soak
 bench: all $(BENCHES) ## side-by-side measurements as JSON
 	tools/bench
+gpu-bundle: all tests-built $(BENCHES) ## build/gpu-bundle: what a bare machine with a GPU needs for tools/gpu_check.sh
+	tools/gpu_bundle $(B) build/gpu-bundle
 docs: all ## pages generated from the tables
 	tools/gen_docs
 format: ## clang-format on everything
