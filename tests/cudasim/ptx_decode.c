@@ -85,6 +85,10 @@ bool ptx_source(struct ptx_decoder *d, struct ptx_word w, unsigned bytes, char l
         *slot = ptx_constant_slot(d, PTX_LANES, bytes, PTX_PLAIN_VALUE);
         return bytes != 0;
     }
+    if (!bytes && (ptx_word_is(w, "0") || ptx_word_is(w, "1"))) {
+        *slot = ptx_constant_slot(d, w.at[0] == '1' ? UINT32_MAX : 0, 0, PTX_PLAIN_VALUE); /* a bit a lane */
+        return true;
+    }
     if (bytes && read_number(w, bytes, letter, &value)) {
         if (bytes < 8) value &= (UINT64_C(1) << 8 * bytes) - 1;
         *slot = ptx_constant_slot(d, value, bytes, PTX_PLAIN_VALUE);

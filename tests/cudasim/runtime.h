@@ -34,6 +34,7 @@ bool runtime_device_has_failed(void);
 /* The call waits for the device: counted, and reported where that is forbidden. Some may wait: reported alike. */
 void runtime_waits(const char *function);
 void runtime_may_wait(const char *function);
+int runtime_device(void); /* the thread's current one */
 /* The stream behind a handle; the legacy default stream is reported, what is no stream ends the process. */
 struct sim_stream;
 struct sim_stream *runtime_stream(const char *function, const void *handle);

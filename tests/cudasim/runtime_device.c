@@ -8,10 +8,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { VERSION = 13000, SHARED_OPTIN = 227 << 10 };
-#define BUS_ID "0000:0A:00.0"
+enum { VERSION = 13000, FIRST_BUS = 10, SHARED_OPTIN = 227 << 10 };
 
-static _Thread_local int last_error;
+static _Thread_local int last_error, current_device;
 static int device_error; /* what an operation failed with; for ever */
 static bool is_sync_forbidden, is_default_stream_allowed;
 
@@ -81,25 +80,39 @@ struct sim_stream *runtime_stream(const char *function, const void *handle)
 
 /* ---- devices ---- */
 
-static bool is_device(int device) { return device == 0; }
+/*
+ * A process uses one device, but may see more (CUDASIM_DEVICES, 8): its launcher then says which is its own. They have
+ * nothing of their own but a number: memory and streams are the process's.
+ */
+static int devices(void)
+{
+    const char *text = getenv("CUDASIM_DEVICES");
+    return text && *text ? (int)strtol(text, NULL, 10) : 8;
+}
+
+static bool is_device(int device) { return device >= 0 && device < devices(); }
+
+int runtime_device(void) { return current_device; }
 
 cudaError_t cudaGetDeviceCount(int *count)
 {
     SIM_CALL;
-    *count = 1;
-    return runtime_done(cudaSuccess);
+    *count = devices();
+    return runtime_done(*count ? cudaSuccess : cudaErrorNoDevice);
 }
 
 cudaError_t cudaSetDevice(int device)
 {
     SIM_CALL;
-    return runtime_done(is_device(device) ? cudaSuccess : cudaErrorInvalidDevice);
+    if (!is_device(device)) return runtime_done(cudaErrorInvalidDevice);
+    current_device = device;
+    return runtime_done(cudaSuccess);
 }
 
 cudaError_t cudaGetDevice(int *device)
 {
     SIM_CALL;
-    *device = 0;
+    *device = current_device;
     return runtime_done(cudaSuccess);
 }
 
@@ -144,7 +157,7 @@ cudaError_t cudaGetDeviceProperties(struct cudaDeviceProp *p, int device)
         .canMapHostMemory = 1,
         .concurrentKernels = 1,
         .ECCEnabled = 1,
-        .pciBusID = 10,
+        .pciBusID = FIRST_BUS + device,
         .asyncEngineCount = 3,
         .unifiedAddressing = 1,
         .memoryBusWidth = 6144,
@@ -188,8 +201,10 @@ cudaError_t cudaDeviceGetAttribute(int *value, enum cudaDeviceAttr attribute, in
 cudaError_t cudaDeviceGetPCIBusId(char *text, int length, int device)
 {
     SIM_CALL;
-    if (!is_device(device) || length <= (int)strlen(BUS_ID)) return runtime_done(cudaErrorInvalidValue);
-    strcpy(text, BUS_ID);
+    char id[16];
+    int n = snprintf(id, sizeof id, "0000:%02X:00.0", FIRST_BUS + device);
+    if (!is_device(device) || length <= n) return runtime_done(cudaErrorInvalidValue);
+    memcpy(text, id, (size_t)n + 1);
     return runtime_done(cudaSuccess);
 }
 

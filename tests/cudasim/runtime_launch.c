@@ -317,6 +317,11 @@ static int launch(const char *function, struct kernel *k, dim3 grid, dim3 block,
     static uint64_t launches;
     struct sim_stream *s = runtime_stream(function, stream);
     if (!k) return cudaErrorInvalidDeviceFunction;
+    if (s != stream_default() && stream_device(s) != runtime_device()) {
+        sim_report("the launch of %s: its stream belongs to device %d, and device %d is the thread's current one",
+                   k->name, stream_device(s), runtime_device());
+        return cudaErrorInvalidResourceHandle;
+    }
     if (sim_must_fail("launch")) return cudaErrorLaunchOutOfResources;
     size_t static_shared = ptx_function_static_shared(k->function);
     size_t limit = k->dynamic_limit ? k->dynamic_limit : STATIC_SHARED - static_shared;

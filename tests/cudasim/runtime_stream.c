@@ -11,7 +11,7 @@ static int create_stream(cudaStream_t *stream, unsigned flags)
 {
     if (flags & ~(unsigned)cudaStreamNonBlocking) return cudaErrorInvalidValue;
     if (sim_must_fail("stream")) return cudaErrorMemoryAllocation;
-    *stream = (cudaStream_t)stream_create(!(flags & cudaStreamNonBlocking));
+    *stream = (cudaStream_t)stream_create(!(flags & cudaStreamNonBlocking), runtime_device());
     return cudaSuccess;
 }
 

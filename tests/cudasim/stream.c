@@ -10,6 +10,7 @@
 
 struct sim_stream {
     int number; /* index of its position in clocks */
+    int device;
     bool is_blocking, is_busy;
     struct sim_op *first, *last;
     uint64_t pushed, done;
@@ -44,7 +45,7 @@ uint64_t stream_ran_ns(void) { return ran_ns; }
 
 /* ---- streams ---- */
 
-struct sim_stream *stream_create(bool is_blocking)
+struct sim_stream *stream_create(bool is_blocking, int device)
 {
     if (!default_stream) default_stream = streams = sim_alloc(sizeof *streams);
     int number = 1;
@@ -53,7 +54,7 @@ struct sim_stream *stream_create(bool is_blocking)
         sim_die("more than %d streams at a time: the simulator's clocks have no place for them", SIM_STREAMS - 1);
     numbers_taken |= UINT64_C(1) << number;
     struct sim_stream *s = sim_alloc(sizeof *s);
-    *s = (struct sim_stream){.number = number, .is_blocking = is_blocking, .next = streams};
+    *s = (struct sim_stream){.number = number, .is_blocking = is_blocking, .device = device, .next = streams};
     /* a number that was used before: positions go on, or what ran then would count as this stream's future */
     s->pushed = s->done = s->clock.at[number] = last_positions[number];
     return streams = s;
@@ -76,6 +77,8 @@ bool stream_is(const void *p)
 }
 
 int stream_number(const struct sim_stream *s) { return s->number; }
+
+int stream_device(const struct sim_stream *s) { return s->device; }
 
 uint64_t stream_end(const struct sim_stream *s) { return s->pushed; }
 

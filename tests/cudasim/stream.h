@@ -36,10 +36,11 @@ struct sim_op {
     uint64_t position;
 };
 
-struct sim_stream *stream_create(bool is_blocking); /* blocking: ordered with the legacy default stream */
+struct sim_stream *stream_create(bool is_blocking, int device); /* blocking: ordered with the legacy default stream */
 struct sim_stream *stream_default(void);
 bool stream_is(const void *p); /* a live stream */
 int stream_number(const struct sim_stream *s);
+int stream_device(const struct sim_stream *s); /* that was current when it was created */
 void stream_destroy(struct sim_stream *s);
 /* Takes op (from sim_alloc). */
 void stream_push(struct sim_stream *s, struct sim_op *op);

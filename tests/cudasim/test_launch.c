@@ -205,6 +205,14 @@ static void too_much_shared_memory(void)
     CHECK(cudaGetLastError() == cudaErrorInvalidValue);
 }
 
+static void another_devices_stream(void)
+{
+    open_all();
+    OK(cudaSetDevice(1));
+    launch_scale(t.x, N, 1, t.a);
+    CHECK(cudaGetLastError() == cudaErrorInvalidResourceHandle);
+}
+
 static void launch_on_the_default_stream(void)
 {
     open_all();
@@ -241,6 +249,7 @@ int main(int argc, char **argv)
         BUG(past_the_end, "scale"),
         BUG(too_many_threads, "is not a shape a device can run"),
         BUG(too_much_shared_memory, "asks for 65536 bytes of dynamic shared memory"),
+        BUG(another_devices_stream, "its stream belongs to device 0"),
         BUG(launch_on_the_default_stream, "legacy default stream"),
     };
     return scenarios_main(argc, argv, all, sizeof all / sizeof *all);

@@ -74,11 +74,11 @@ static void device_is_described(void)
 {
     int n = 0, device = 7;
     OK(cudaGetDeviceCount(&n));
-    CHECK(n == 1);
+    CHECK(n == 2);
     OK(cudaSetDevice(0));
     OK(cudaGetDevice(&device));
     CHECK(device == 0);
-    CHECK(cudaSetDevice(1) == cudaErrorInvalidDevice);
+    CHECK(cudaSetDevice(2) == cudaErrorInvalidDevice);
     CHECK(cudaPeekAtLastError() == cudaErrorInvalidDevice);
     CHECK(cudaGetLastError() == cudaErrorInvalidDevice);
     CHECK(cudaGetLastError() == cudaSuccess);
@@ -370,7 +370,7 @@ int main(int argc, char **argv)
     }
     static const struct scenario all[] = {
         GOOD(round_trip),
-        GOOD_IN(device_is_described, "CUDASIM_MEMORY=64M"),
+        GOOD_IN(device_is_described, "CUDASIM_MEMORY=64M CUDASIM_DEVICES=2"),
         GOOD(registered_memory_is_pinned),
         GOOD(staging_is_used_again),
         GOOD(many_blocks_come_and_go),
