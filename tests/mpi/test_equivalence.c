@@ -41,7 +41,7 @@ static void test_processes_equal_threads(void **state)
     for (int shards = 1; shards <= world->size; shards *= 2) {
         for (int type = DTYPE_FLOAT32; type <= DTYPE_BFLOAT16; type++) {
             struct equivalence_case c = {
-                world->size / shards, shards, 2, RESHARD_DEFAULT, (enum dtype)type, false, false, 0, 0, NULL};
+                world->size / shards, shards, 2, RESHARD_DEFAULT, (enum dtype)type, false, false, 0, 0, NULL, 0};
 
             ranks_as_processes(world, body, &c);
         }

@@ -25,7 +25,7 @@ static void compare(const struct equivalence_case *c, const struct equivalence_r
 
 static void compare_all(enum dtype type, int with_documents, int is_tied, int accumulation_step)
 {
-    struct equivalence_case c = {1, 1, 1, RESHARD_DEFAULT, type, with_documents, is_tied, 0, 0, NULL};
+    struct equivalence_case c = {1, 1, 1, RESHARD_DEFAULT, type, with_documents, is_tied, 0, 0, NULL, 0};
     struct equivalence_result one;
 
     equivalence_run_threads(&c, &one);
@@ -64,7 +64,7 @@ static void test_documents_and_tied_weights(void **state)
 /* When parameters are freed must not change a bit. */
 static void test_reshard_policies(void **state)
 {
-    struct equivalence_case c = {1, 4, 2, RESHARD_DEFAULT, DTYPE_FLOAT32, 0, 0, 0, 0, NULL};
+    struct equivalence_case c = {1, 4, 2, RESHARD_DEFAULT, DTYPE_FLOAT32, 0, 0, 0, 0, NULL, 0};
     struct equivalence_result want, got;
 
     (void)state;
@@ -90,7 +90,7 @@ static void test_reshard_policies(void **state)
  * the loss. */
 static void test_empty_shards(void **state)
 {
-    struct equivalence_case c = {1, 1, 1, RESHARD_DEFAULT, DTYPE_FLOAT64, 0, 0, 0, 0, NULL};
+    struct equivalence_case c = {1, 1, 1, RESHARD_DEFAULT, DTYPE_FLOAT64, 0, 0, 0, 0, NULL, 0};
     struct equivalence_result one;
 
     (void)state;

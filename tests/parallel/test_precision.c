@@ -40,7 +40,7 @@ static void compare_kinds(enum dtype type, const char *kernels, enum dtype with_
                           const struct equivalence_bounds *bounds)
 {
     for (int kind = 0; kind < 4; kind++) {
-        struct equivalence_case c = {1, 1 + kind % 2, 2, RESHARD_DEFAULT, type, kind & 1, kind & 2, 0, 0, kernels},
+        struct equivalence_case c = {1, 1 + kind % 2, 2, RESHARD_DEFAULT, type, kind & 1, kind & 2, 0, 0, kernels, 0},
                                 with = c;
 
         with.type = with_type;

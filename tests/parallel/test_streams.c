@@ -13,6 +13,7 @@
 
 #include "tests/support/equivalence.h"
 #include "tests/support/lazy.h"
+#include "tests/support/rig.h"
 
 static const char *const orders[] = {
 #define X(id, name) name,
@@ -32,7 +33,7 @@ static void compare(struct equivalence_case c)
         for (uint64_t seed = 0; seed < (order == LAZY_RANDOM ? 4 : 1); seed++) {
             size_t length = strlen(what);
 
-            c.lazy = 1 + order;
+            c.device = RIG_LAZY + order;
             c.lazy_seed = seed;
             snprintf(what + length, sizeof what - length, ", %s, seed %d", orders[order], (int)seed);
             equivalence_run_threads(&c, &got);

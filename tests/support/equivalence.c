@@ -54,13 +54,18 @@ static void fill_row(struct rows *r, int row, int64_t sample)
     }
 }
 
+static int sequences_of(const struct equivalence_case *c)
+{
+    return c->sequences ? c->sequences : EQUIVALENCE_SEQUENCES;
+}
+
 /* Microbatch m of data rank `rank`: samples (m * D + rank) * B + b of the step. Returns its number of labels. */
 static int64_t fill(struct rows *r, const struct equivalence_case *c, int64_t step, int rank, int size, int m)
 {
-    int rows = EQUIVALENCE_SEQUENCES / (size * c->n_microbatches);
+    int sequences = sequences_of(c), rows = sequences / (size * c->n_microbatches);
     int64_t valid = 0;
 
-    for (int b = 0; b < rows; b++) fill_row(r, b, step * EQUIVALENCE_SEQUENCES + (m * size + rank) * rows + b);
+    for (int b = 0; b < rows; b++) fill_row(r, b, step * sequences + (m * size + rank) * rows + b);
     for (int i = 0; i < rows * EQUIVALENCE_LENGTH; i++) {
         valid += r->labels[i] != LABEL_IGNORED;
         if (!c->with_documents) r->positions[i] = i % EQUIVALENCE_LENGTH;
@@ -218,7 +223,7 @@ err_t equivalence_run(const struct equivalence_case *c, struct comm *world, stru
                             .length = EQUIVALENCE_LENGTH,
                             .seed = 11,
                             .weight_decay = 0.1,
-                            .lazy = c->lazy,
+                            .device = c->device,
                             .lazy_seed = c->lazy_seed};
     struct rows *rows = mem_zalloc(MAX_MICROBATCHES, sizeof *rows);
     struct rig rig = {0};
@@ -226,7 +231,7 @@ err_t equivalence_run(const struct equivalence_case *c, struct comm *world, stru
 
     *out = (struct equivalence_result){.is_tied = c->is_tied};
     spec.model.is_tied = c->is_tied;
-    spec.sequences = EQUIVALENCE_SEQUENCES / (c->n_replicas * c->n_shards * c->n_microbatches);
+    spec.sequences = sequences_of(c) / (c->n_replicas * c->n_shards * c->n_microbatches);
     rc = rows ? rig_open(&rig, &spec, world, e) : FAIL(e, ERR_MEMORY, "out of memory");
     if (!rc) {
         out->n = model_parameters(rig.model);

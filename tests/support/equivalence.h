@@ -21,9 +21,10 @@ struct equivalence_case {
     enum reshard_policy reshard;
     enum dtype type;
     bool with_documents, is_tied;
-    int lazy; /* as in rig.h */
+    int device; /* as in rig.h */
     uint64_t lazy_seed;
     const char *kernels; /* their level; NULL: the reference */
+    int sequences;       /* of a step, for devices that are slow; 0: EQUIVALENCE_SEQUENCES */
 };
 
 struct equivalence_result {

@@ -4,6 +4,7 @@
 
 #include "base/mem.h"
 #include "device/allocator.h"
+#include "tests/support/gpu.h"
 
 struct model_spec rig_tiny_model(void)
 {
@@ -19,6 +20,17 @@ struct model_spec rig_tiny_model(void)
                                .norm_eps = 1e-5,
                                .rope_theta = 10000,
                                .max_seq_len = 64};
+}
+
+static err_t open_device(struct rig *r, const struct rig_spec *spec, struct error *e)
+{
+    struct device_options cpu = {.kind = "cpu", .local_size = 1, .threads = spec->threads ? spec->threads : 1};
+
+    if (spec->device == RIG_CPU) return device_open(&r->device, &cpu, e);
+    if (spec->device >= RIG_LAZY)
+        return lazy_device_open(&r->device, (enum lazy_order)(spec->device - RIG_LAZY), spec->lazy_seed, e);
+    r->device = gpu_open(0);
+    return mesh_attach(&r->mesh, r->device, e);
 }
 
 /* Kernels and collectives that wait in the device's streams. */
@@ -38,7 +50,6 @@ static err_t make_lazy(struct rig *r, struct error *e)
 
 err_t rig_open(struct rig *r, const struct rig_spec *spec, struct comm *world, struct error *e)
 {
-    struct device_options device = {.kind = "cpu", .local_size = 1, .threads = spec->threads ? spec->threads : 1};
     struct executor_spec executor = {.mesh = &r->mesh,
                                      .type = spec->type,
                                      .reshard = spec->reshard,
@@ -54,11 +65,10 @@ err_t rig_open(struct rig *r, const struct rig_spec *spec, struct comm *world, s
 
     *r = (struct rig){0};
     rc = mesh_open(&r->mesh, &spec->mesh, world, e);
-    if (!rc && !spec->lazy) rc = device_open(&r->device, &device, e);
-    if (!rc && spec->lazy) rc = lazy_device_open(&r->device, (enum lazy_order)(spec->lazy - 1), spec->lazy_seed, e);
+    if (!rc) rc = open_device(r, spec, e);
     if (!rc) allocator_fault_arm(r->device->allocator, spec->fail_block - 1);
-    if (!rc) rc = kernels_for(&r->kernels, r->device, spec->type, spec->kernels, e);
-    if (!rc && spec->lazy) rc = make_lazy(r, e);
+    if (!rc) rc = kernels_for(&r->kernels, r->device, spec->type, spec->device == RIG_GPU ? "auto" : spec->kernels, e);
+    if (!rc && spec->device >= RIG_LAZY) rc = make_lazy(r, e);
     if (!rc) rc = model_create(&r->model, &spec->model, r->device, spec->type, spec->length, e);
     if (rc) return rc;
     executor.model = r->model;

@@ -7,6 +7,9 @@
 #include "parallel/executor.h"
 #include "tests/support/lazy.h"
 
+/* RIG_LAZY + enum lazy_order is the device of lazy.h; RIG_GPU that of gpu.h, with its own kernels. */
+enum rig_device { RIG_CPU, RIG_GPU, RIG_LAZY };
+
 struct rig_spec {
     struct model_spec model;
     enum dtype type;
@@ -17,7 +20,7 @@ struct rig_spec {
     int64_t sequences, length; /* of a microbatch */
     uint64_t seed;
     double weight_decay;
-    int lazy; /* 1 + enum lazy_order: on the device of lazy.h; 0: on the CPU as it is */
+    int device; /* enum rig_device */
     uint64_t lazy_seed;
     long fail_block; /* the n-th block asked of the device, counted from 1, is refused; 0 = none */
 };
