@@ -94,6 +94,10 @@ bool ptx_source(struct ptx_decoder *d, struct ptx_word w, unsigned bytes, char l
         *slot = ptx_constant_slot(d, value, bytes, PTX_PLAIN_VALUE);
         return true;
     }
+    if (!bytes && read_number(w, 4, 'i', &value)) { /* predicates are a bit for each lane, in one word */
+        *slot = ptx_constant_slot(d, value ? UINT32_MAX : 0, 4, PTX_PLAIN_VALUE);
+        return true;
+    }
     const struct ptx_variable *v = bytes >= 4 ? ptx_find_variable(d, w) : NULL;
     if (v) *slot = variable_slot(d, v, 0, bytes);
     return v;
