@@ -381,7 +381,13 @@ uint32_t ptx_encode(double x, enum ptx_format format, char rounding, bool is_fin
 double ptx_decode_number(uint32_t bits, enum ptx_format format);
 
 /* ---- ptx_global.c: accesses to device memory ---- */
-enum { PTX_READS = 1, PTX_WRITES = 2, PTX_ATOMIC = 4, PTX_NONCOHERENT = 8 };
+enum {
+    PTX_READS = 1,
+    PTX_WRITES = 2,
+    PTX_ATOMIC = 4,
+    PTX_NONCOHERENT = 8,
+    PTX_TOGETHER = 16 /* several lanes at once */
+};
 void ptx_global_start(struct ptx_block *b); /* a launch begins */
 void ptx_global_block(struct ptx_block *b); /* a block begins */
 /* One lane: checks and records; returns the data. */
@@ -389,6 +395,8 @@ uint8_t *ptx_global_one(struct ptx_warp *w, const struct ptx_insn *i, unsigned l
                         int how);
 /* All at once, by lanes in a row; NULL: go by lanes. bytes: a multiple of 4, address too. */
 uint8_t *ptx_global_range(struct ptx_warp *w, uint64_t address, unsigned bytes, int how);
+/* Of a plain read: the lanes whose read is not like one before, and which have to go through ptx_global_one. */
+uint32_t ptx_global_unknown(struct ptx_warp *w, uint32_t mask, const uint64_t *addresses, unsigned bytes);
 void ptx_global_fence(struct ptx_block *b);
 void ptx_global_atomic(struct ptx_block *b, uint64_t address); /* after a fence: hands over; always: takes over */
 

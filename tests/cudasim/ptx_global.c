@@ -17,16 +17,17 @@
 #include <string.h>
 #include <sys/mman.h>
 
-enum { ID_BITS = 19, WORD = 4 };
+enum { ID_BITS = 18, WORD = 4 };
 #define MANY ((UINT64_C(1) << ID_BITS) - 1)
 #define READER_SHIFT 0
 #define WRITER_SHIFT ID_BITS
 #define READ_MASK_SHIFT (2 * ID_BITS)
 #define WRITE_MASK_SHIFT (READ_MASK_SHIFT + 4)
+#define IS_MIXED (UINT64_C(1) << 45) /* several blocks read, not all of them the same bytes */
 #define SPLIT (UINT64_C(1) << 46)
 #define IS_ATOMIC (UINT64_C(1) << 47)
 #define LAUNCH_SHIFT 48
-#define INDEX_MASK (SPLIT - 1)
+#define INDEX_MASK (IS_MIXED - 1)
 #define ALL_READ (UINT64_C(15) << READ_MASK_SHIFT)
 #define ALL_WRITTEN (UINT64_C(15) << WRITE_MASK_SHIFT)
 #define EACH_BYTE(x) (UINT64_C(0x0101010101010101) * (x))
@@ -198,12 +199,23 @@ static struct split *split_of(uint64_t *cell)
     }
     struct split *s = &splits[n_splits];
     for (int k = 0; k < WORD; k++) {
-        s->reader[k] = c >> (READ_MASK_SHIFT + k) & 1 ? (uint32_t)(c >> READER_SHIFT & MANY) : 0;
+        bool is_read = c >> (READ_MASK_SHIFT + k) & 1 && !(c & IS_MIXED); /* mixed: nobody knows who */
+        s->reader[k] = is_read ? (uint32_t)(c >> READER_SHIFT & MANY) : 0;
         s->writer[k] = c >> (WRITE_MASK_SHIFT + k) & 1 ? (uint32_t)(c >> WRITER_SHIFT & MANY) : 0;
         s->is_atomic[k] = c & IS_ATOMIC;
     }
     *cell = launch << LAUNCH_SHIFT | SPLIT | n_splits++;
     return s;
+}
+
+/* Some bytes of a word, where several blocks use different ones. */
+static void touch_split(struct ptx_warp *w, const struct ptx_insn *i, unsigned lane, uint64_t address, unsigned mask,
+                        int how, uint64_t *cell)
+{
+    struct split *s = split_of(cell);
+    for (unsigned k = 0; k < WORD; k++)
+        if (mask >> k & 1) touch_byte(w, i, lane, address / WORD * WORD + k, s, how);
+    sim_access_add(w->block->access, address, (unsigned)__builtin_popcount(mask), how & PTX_WRITES);
 }
 
 /* Some bytes (mask) of a word. */
@@ -213,47 +225,50 @@ static void touch_word(struct ptx_warp *w, const struct ptx_insn *i, unsigned la
     uint64_t *cell = &cells[(address - SIM_BASE) / WORD], me = w->block->id;
     uint64_t c = *cell >> LAUNCH_SHIFT == launch ? *cell : launch << LAUNCH_SHIFT;
     unsigned read_mask = c >> READ_MASK_SHIFT & 15, write_mask = c >> WRITE_MASK_SHIFT & 15;
+    unsigned bytes = (unsigned)__builtin_popcount(mask);
     uint64_t reader = c >> READER_SHIFT & MANY, writer = c >> WRITER_SHIFT & MANY;
-    bool is_atomic = c & IS_ATOMIC, is_whole = mask == 15;
-    bool is_split = c & SPLIT;
-    if (!is_split) {
-        bool other_writer = writer && writer != me, other_reader = reader && reader != me;
-        /* several blocks in one word: exact only if all of them use all of it */
-        is_split =
-            (other_writer && !(write_mask == 15 && is_whole)) || (other_reader && !(read_mask == 15 && is_whole));
-        if (is_split) *cell = c;
-    }
-    if (is_split) {
-        struct split *s = split_of(cell);
-        for (unsigned k = 0; k < WORD; k++)
-            if (mask >> k & 1) touch_byte(w, i, lane, address / WORD * WORD + k, s, how);
-        sim_access_add(w->block->access, address, (unsigned)__builtin_popcount(mask), how & PTX_WRITES);
+    bool is_atomic = c & IS_ATOMIC, is_mixed = c & IS_MIXED, ours_is_atomic = how & PTX_ATOMIC;
+    bool other_writer = writer && writer != me, other_reader = reader && reader != me;
+    if (c & SPLIT || (other_writer && write_mask != mask) || (other_reader && writer && read_mask != mask) ||
+        (is_mixed && how & PTX_WRITES)) {
+        *cell = c;
+        touch_split(w, i, lane, address, mask, how, cell);
         return;
     }
-    bool ours_is_atomic = how & PTX_ATOMIC;
-    if (writer && writer != me && !(is_atomic && ours_is_atomic)) {
+    if (other_writer && !(is_atomic && ours_is_atomic)) {
         conflict(w, i, lane, address, how, writer, true, is_atomic);
         writer = me;
     }
     if (how & PTX_NONCOHERENT && write_mask & mask) noncoherent(w, i, lane, address);
     if (how & PTX_WRITES) {
-        if (reader && reader != me) conflict(w, i, lane, address, how, reader, false, false);
+        if (other_reader && read_mask & mask) conflict(w, i, lane, address, how, reader, false, false);
         is_atomic = ours_is_atomic && (!writer || is_atomic);
         writer = writer && writer != me ? MANY : me;
-        if ((write_mask & mask) != mask)
-            sim_access_add(w->block->access, address, (unsigned)__builtin_popcount(mask), true);
+        if ((write_mask & mask) != mask) sim_access_add(w->block->access, address, bytes, true);
         write_mask |= mask;
     } else if (!ours_is_atomic) {
-        reader = reader && reader != me ? MANY : me;
-        if ((read_mask & mask) != mask)
-            sim_access_add(w->block->access, address, (unsigned)__builtin_popcount(mask), false);
+        is_mixed |= other_reader && read_mask != mask;
+        reader = other_reader ? MANY : me;
+        if ((read_mask & mask) != mask) sim_access_add(w->block->access, address, bytes, false);
         read_mask |= mask;
     }
-    *cell = launch << LAUNCH_SHIFT | (is_atomic ? IS_ATOMIC : 0) | (uint64_t)write_mask << WRITE_MASK_SHIFT |
-            (uint64_t)read_mask << READ_MASK_SHIFT | writer << WRITER_SHIFT | reader << READER_SHIFT;
+    *cell = launch << LAUNCH_SHIFT | (is_atomic ? IS_ATOMIC : 0) | (is_mixed ? IS_MIXED : 0) |
+            (uint64_t)write_mask << WRITE_MASK_SHIFT | (uint64_t)read_mask << READ_MASK_SHIFT | writer << WRITER_SHIFT |
+            reader << READER_SHIFT;
 }
 
 /* ---- one lane ---- */
+
+static bool is_readable(const uint8_t *shadow, unsigned bytes)
+{
+    uint32_t wrong = 0;
+    for (unsigned k = 0; k < bytes; k += 4) {
+        uint32_t x;
+        memcpy(&x, shadow + k, sizeof x);
+        wrong |= x ^ (uint32_t)EACH_BYTE(SIM_INITIALISED);
+    }
+    return !wrong;
+}
 
 static void outside(struct ptx_warp *w, const struct ptx_insn *i, unsigned lane, uint64_t address, unsigned bytes,
                     int how)
@@ -277,8 +292,8 @@ uint8_t *ptx_global_one(struct ptx_warp *w, const struct ptx_insn *i, unsigned l
         ptx_die(w, i, lane, "misaligned: %u bytes at 0x%llx", bytes, (unsigned long long)address);
     if (!sim_is_device(address)) outside(w, i, lane, address, bytes, how);
     uint8_t *shadow = sim_shadow + (address - SIM_BASE);
-    bool is_uninitialised = false;
-    for (unsigned k = 0; k < bytes; k++) {
+    bool is_uninitialised = false, is_fine = bytes >= WORD && is_readable(shadow, bytes);
+    for (unsigned k = 0; k < bytes && !is_fine; k++) {
         if (shadow[k] != SIM_INITIALISED && shadow[k] != SIM_UNINITIALISED)
             outside(w, i, lane, address + k, bytes, how);
         is_uninitialised |= shadow[k] == SIM_UNINITIALISED;
@@ -299,17 +314,6 @@ uint8_t *ptx_global_one(struct ptx_warp *w, const struct ptx_insn *i, unsigned l
 }
 
 /* ---- many bytes in a row ---- */
-
-static bool is_readable(const uint8_t *shadow, unsigned bytes)
-{
-    uint32_t wrong = 0;
-    for (unsigned k = 0; k < bytes; k += 4) {
-        uint32_t x;
-        memcpy(&x, shadow + k, sizeof x);
-        wrong |= x ^ (uint32_t)EACH_BYTE(SIM_INITIALISED);
-    }
-    return !wrong;
-}
 
 /* All uninitialised or initialised: 1 or 2. */
 static bool is_writable(const uint8_t *shadow, unsigned bytes)
@@ -384,4 +388,50 @@ uint8_t *ptx_global_range(struct ptx_warp *w, uint64_t address, unsigned bytes, 
     else
         b->counters->global_bytes_read += bytes;
     return sim_alias + offset;
+}
+
+/* ---- lanes here and there ---- */
+
+/* Of a read: is the cell as it would be after it? */
+static inline bool is_read_before(uint64_t c, uint64_t base, uint64_t me, unsigned mask)
+{
+    uint64_t rest = (c ^ base) & ~IS_MIXED, reader = rest & MANY, read_mask = rest >> READ_MASK_SHIFT;
+    return (reader == me || reader == MANY) && !(rest >> WRITER_SHIFT & MANY) && read_mask < 16 && !(mask & ~read_mask);
+}
+
+static inline bool is_initialised(uint64_t offset, unsigned bytes)
+{
+    uint16_t halves;
+    uint32_t word;
+    uint64_t words[2];
+    switch (bytes) {
+    case 2: memcpy(&halves, sim_shadow + offset, 2); return halves == (uint16_t)EACH_BYTE(SIM_INITIALISED);
+    case 4: memcpy(&word, sim_shadow + offset, 4); return word == (uint32_t)EACH_BYTE(SIM_INITIALISED);
+    case 8: memcpy(words, sim_shadow + offset, 8); return words[0] == EACH_BYTE(SIM_INITIALISED);
+    case 16:
+        memcpy(words, sim_shadow + offset, 16);
+        return words[0] == EACH_BYTE(SIM_INITIALISED) && words[1] == EACH_BYTE(SIM_INITIALISED);
+    default: return false;
+    }
+}
+
+uint32_t ptx_global_unknown(struct ptx_warp *w, uint32_t mask, const uint64_t *addresses, unsigned bytes)
+{
+    uint64_t base = launch << LAUNCH_SHIFT, me = w->block->id;
+    uint32_t unknown = 0;
+    PTX_EACH(lane, mask)
+    {
+        uint64_t offset = addresses[lane] - SIM_BASE;
+        if (offset >= SIM_BYTES || offset & (bytes - 1) || !is_initialised(offset, bytes)) {
+            unknown |= 1u << lane;
+            continue;
+        }
+        const uint64_t *c = &cells[offset / WORD];
+        unsigned bits = bytes < WORD ? ((1u << bytes) - 1) << offset % WORD : 15;
+        bool is_known = is_read_before(c[0], base, me, bits);
+        for (unsigned k = 1; k < bytes / WORD; k++) is_known &= is_read_before(c[k], base, me, 15);
+        unknown |= (uint32_t)!is_known << lane;
+    }
+    w->block->counters->global_bytes_read += (uint64_t)bytes * (unsigned)__builtin_popcount(mask & ~unknown);
+    return unknown;
 }

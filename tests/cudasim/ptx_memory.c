@@ -93,10 +93,15 @@ static bool is_one_address(const uint64_t *addresses, uint32_t mask)
     return !wrong;
 }
 
-static uint64_t read_element(const uint8_t *p, unsigned bytes, bool is_signed)
+static inline uint64_t read_element(const uint8_t *p, unsigned bytes, bool is_signed)
 {
     uint64_t value = 0;
-    memcpy(&value, p, bytes);
+    switch (bytes) {
+    case 1: value = *p; break;
+    case 2: memcpy(&value, p, 2); break;
+    case 4: memcpy(&value, p, 4); break;
+    default: memcpy(&value, p, 8); break;
+    }
     unsigned unused = 64 - 8 * bytes;
     return is_signed ? (uint64_t)((int64_t)(value << unused) >> unused) : value;
 }
@@ -106,6 +111,39 @@ static void put_elements(struct ptx_warp *w, const struct ptx_insn *i, unsigned 
     for (unsigned k = 0; k < i->count; k++)
         if (i->list[k] != PTX_NONE)
             ptx_put(w, i->list[k], i->width[0], lane, read_element(p + k * i->bytes, i->bytes, i->flags & IS_SIGNED));
+}
+
+/* The same for all lanes. */
+static void put_to_all(struct ptx_warp *w, const struct ptx_insn *i, uint32_t mask, const uint8_t *p)
+{
+    for (unsigned k = 0; k < i->count; k++) {
+        if (i->list[k] == PTX_NONE) continue;
+        uint64_t value = read_element(p + k * i->bytes, i->bytes, i->flags & IS_SIGNED);
+        void *slot = w->registers + i->list[k];
+        if (mask != PTX_ALL)
+            PTX_EACH(lane, mask) ptx_put(w, i->list[k], i->width[0], lane, value);
+        else if (i->width[0] == 2)
+            for (unsigned lane = 0; lane < PTX_LANES; lane++) ((ptx_u16 *)slot)[lane] = (uint16_t)value;
+        else if (i->width[0] == 4)
+            for (unsigned lane = 0; lane < PTX_LANES; lane++) ((ptx_u32 *)slot)[lane] = (uint32_t)value;
+        else
+            for (unsigned lane = 0; lane < PTX_LANES; lane++) ((ptx_u64 *)slot)[lane] = value;
+    }
+}
+
+/* From where each lane says, in device memory. */
+static void put_gathered(struct ptx_warp *w, const struct ptx_insn *i, uint32_t mask, const uint64_t *addresses)
+{
+    const uint8_t *from = sim_alias - SIM_BASE;
+    void *slot = w->registers + i->list[0];
+    if (i->count != 1 || i->bytes != i->width[0])
+        PTX_EACH(lane, mask) put_elements(w, i, lane, from + addresses[lane]);
+    else if (i->bytes == 2)
+        PTX_EACH(lane, mask)((ptx_u16 *)slot)[lane] = *(const ptx_u16 *)(from + addresses[lane]);
+    else if (i->bytes == 4)
+        PTX_EACH(lane, mask)((ptx_u32 *)slot)[lane] = *(const ptx_u32 *)(from + addresses[lane]);
+    else
+        PTX_EACH(lane, mask)((ptx_u64 *)slot)[lane] = *(const ptx_u64 *)(from + addresses[lane]);
 }
 
 static void put_run(struct ptx_warp *w, const struct ptx_insn *i, unsigned first, unsigned n, const uint8_t *p)
@@ -132,28 +170,40 @@ static void run_load_parameter(struct ptx_warp *w, const struct ptx_insn *i, uin
     PTX_EACH(lane, mask) put_elements(w, i, lane, parameter_one(w, i, lane, addresses[lane], i->bytes * i->count));
 }
 
-static void run_load(struct ptx_warp *w, const struct ptx_insn *i, uint32_t mask)
+/* Device memory, by ld without .volatile and the like. False: some lanes mean something else. */
+static bool load_global(struct ptx_warp *w, const struct ptx_insn *i, uint32_t mask, const uint64_t *addresses, int how)
 {
-    uint64_t addresses[PTX_LANES];
-    unsigned size = i->bytes * i->count, first, n;
-    int how = PTX_READS | (i->flags & IS_STRONG ? PTX_ATOMIC : 0) | (i->flags & IS_NONCOHERENT ? PTX_NONCOHERENT : 0);
-    ptx_addresses(w, i, 1, addresses);
-    bool is_global = i->space == PTX_GLOBAL || i->space == PTX_GENERIC || i->space == PTX_CONSTANT;
-    if (is_global && !(how & PTX_ATOMIC) && is_contiguous(addresses, mask, size, &first, &n)) {
+    unsigned size = i->bytes * i->count, first = (unsigned)__builtin_ctz(mask), n;
+    if (i->space == PTX_GENERIC) PTX_EACH(lane, mask)
+    if (!sim_is_device(addresses[lane])) return false;
+    if (is_contiguous(addresses, mask, size, &first, &n)) {
         const uint8_t *p = ptx_global_range(w, addresses[first], n * size, how);
         if (p) {
             put_run(w, i, first, n, p);
-            return;
+            return true;
         }
     }
-    if (is_global && is_one_address(addresses, mask)) {
-        first = (unsigned)__builtin_ctz(mask);
-        bool is_local = i->space == PTX_GENERIC && !sim_is_device(addresses[first]);
-        if (!is_local) {
-            const uint8_t *p = ptx_memory_one(w, i, first, addresses[first], size, i->space, how);
-            PTX_EACH(lane, mask) put_elements(w, i, lane, p);
-            return;
-        }
+    uint32_t unknown = ptx_global_unknown(w, mask, addresses, size);
+    PTX_EACH(lane, unknown) ptx_global_one(w, i, lane, addresses[lane], size, how);
+    put_gathered(w, i, mask, addresses);
+    return true;
+}
+
+static void run_load(struct ptx_warp *w, const struct ptx_insn *i, uint32_t mask)
+{
+    uint64_t addresses[PTX_LANES];
+    unsigned size = i->bytes * i->count, first = (unsigned)__builtin_ctz(mask);
+    int how = PTX_READS | (i->flags & IS_STRONG ? PTX_ATOMIC : 0) | (i->flags & IS_NONCOHERENT ? PTX_NONCOHERENT : 0);
+    ptx_addresses(w, i, 1, addresses);
+    bool is_global = i->space == PTX_GLOBAL || i->space == PTX_GENERIC || i->space == PTX_CONSTANT;
+    bool is_one = mask & (mask - 1) && is_one_address(addresses, mask);
+    if (is_global && !(how & PTX_ATOMIC) && load_global(w, i, is_one ? 1u << first : mask, addresses, how)) {
+        if (is_one) put_to_all(w, i, mask, sim_alias + (addresses[first] - SIM_BASE));
+        return;
+    }
+    if (is_one && i->space == PTX_SHARED && !w->lane_known) {
+        put_to_all(w, i, mask, ptx_shared_one(w, i, first, addresses[first], size, how | PTX_TOGETHER));
+        return;
     }
     PTX_EACH(lane, mask)
     put_elements(w, i, lane, ptx_memory_one(w, i, lane, addresses[lane], size, i->space, how));
@@ -163,7 +213,10 @@ static void take_elements(const struct ptx_warp *w, const struct ptx_insn *i, un
 {
     for (unsigned k = 0; k < i->count; k++) {
         uint64_t value = ptx_get(w, i->list[k], i->width[0], lane);
-        memcpy(p + k * i->bytes, &value, i->bytes);
+        if (i->bytes == 4)
+            memcpy(p + k * 4, &value, 4);
+        else
+            memcpy(p + k * i->bytes, &value, i->bytes);
     }
 }
 

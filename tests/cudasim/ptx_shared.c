@@ -69,12 +69,13 @@ void ptx_sync_block(struct ptx_block *b, uint32_t warps)
     }
 }
 
-static bool is_known(const struct ptx_warp *w, unsigned lane, uint32_t time, unsigned warp, unsigned other)
+/* lane, other: PTX_LANES for several. */
+static inline bool is_known(const struct ptx_warp *w, unsigned lane, uint32_t time, unsigned warp, unsigned other)
 {
     if (time <= w->block->start_time) return true;
     if (warp != w->id) return time <= w->known[warp];
-    if (other == lane || time <= w->lanes_known) return true;
-    if (!w->lane_known) return false;
+    if ((other == lane && lane < PTX_LANES) || time <= w->lanes_known) return true;
+    if (!w->lane_known || lane == PTX_LANES) return false;
     if (other < PTX_LANES) return time <= w->lane_known[other][lane];
     for (unsigned k = 0; k < PTX_LANES; k++)
         if (k != lane && time > w->lane_known[k][lane]) return false;
@@ -112,11 +113,12 @@ static void race(struct ptx_warp *w, const struct ptx_insn *i, unsigned lane, ui
                same_warp ? "__syncwarp (the lanes of a warp promise no order)" : "barrier");
 }
 
-static void touch(struct ptx_warp *w, const struct ptx_insn *i, unsigned lane, uint64_t address, struct ptx_cell *c,
-                  int how)
+static inline void touch(struct ptx_warp *w, const struct ptx_insn *i, unsigned lane, uint64_t address,
+                         struct ptx_cell *c, int how)
 {
     uint32_t now = w->block->time, pc = (uint32_t)(i - w->program->code), start = w->block->start_time;
     bool is_atomic = how & PTX_ATOMIC, are_both_atomic = is_atomic && c->is_atomic;
+    if (how & PTX_TOGETHER) lane = PTX_LANES;
     bool is_same_store = how & PTX_WRITES && c->write_pc == pc && c->write_warp == w->id && c->write_time == now;
     if (!are_both_atomic && !is_same_store && !is_known(w, lane, c->write_time, c->write_warp, c->write_lane))
         race(w, i, lane, address, how, c, true);
@@ -134,7 +136,7 @@ static void touch(struct ptx_warp *w, const struct ptx_insn *i, unsigned lane, u
     if (!c->read_warps || c->read_time <= start || (c->read_time <= w->known_least && c->read_time <= w->lanes_known)) {
         c->read_warps = me;
         c->read_lane = (uint8_t)lane;
-    } else if (c->read_warps != me || c->read_lane != lane) {
+    } else if (c->read_warps != me || c->read_lane != lane || lane == PTX_LANES) {
         c->read_warps |= me;
         c->read_lane = PTX_LANES;
     }
@@ -142,8 +144,8 @@ static void touch(struct ptx_warp *w, const struct ptx_insn *i, unsigned lane, u
     c->read_pc = pc;
 }
 
-static void touch_all(struct ptx_warp *w, const struct ptx_insn *i, unsigned lane, uint64_t address, unsigned bytes,
-                      int how)
+static inline void touch_all(struct ptx_warp *w, const struct ptx_insn *i, unsigned lane, uint64_t address,
+                             unsigned bytes, int how)
 {
     struct ptx_block *b = w->block;
     uint64_t offset = address - PTX_SHARED_FIRST;
@@ -187,6 +189,13 @@ uint8_t *ptx_shared_one(struct ptx_warp *w, const struct ptx_insn *i, unsigned l
                         int how)
 {
     struct ptx_block *b = w->block;
+    uint64_t from = address - PTX_SHARED_FIRST;
+    uint32_t state = 0;
+    if (bytes == 4 && !(address & 3) && from < b->shared_bytes) memcpy(&state, b->shared_shadow + from, sizeof state);
+    if (state == 0x01010101u * SIM_INITIALISED) { /* the usual case */
+        touch_all(w, i, lane, address, 4, how);
+        return b->shared + from;
+    }
     uint8_t *shadow = check_bounds(w, i, lane, address, bytes, how & PTX_WRITES ? "write" : "read");
     for (unsigned k = 0; k < bytes; k++) {
         if (shadow[k] == SIM_INITIALISED) continue;
