@@ -267,7 +267,7 @@ bool ptx_decode_flow(struct ptx_decoder *d, const struct ptx_statement *s);
 bool ptx_decode_move(struct ptx_decoder *d, const struct ptx_statement *s);
 /* Functions that the device's library has: __assertfail, vprintf. */
 bool ptx_decode_library_call(struct ptx_decoder *d, const struct ptx_statement *s, struct ptx_word name,
-                             const struct ptx_operand *parameters);
+                             const struct ptx_operand *parameters, const struct ptx_operand *results);
 bool ptx_read_space(struct ptx_word part, uint8_t *space);
 bool ptx_is_hint(struct ptx_word part); /* for caches, scopes: without effect here */
 /* Arithmetic: the handler of "add.s32" and the letters of its operands; NULL: there is none. */

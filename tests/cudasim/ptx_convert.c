@@ -187,7 +187,9 @@ static bool read_modifiers(const struct ptx_statement *s, struct ptx_insn *i)
     i->mode = 'n';
     for (int k = 1; k < s->n_parts - 2; k++) {
         struct ptx_word p = s->parts[k];
-        if (p.n >= 2 && p.at[0] == 'r' && strchr("nzmpa", p.at[1]) && (p.n == 2 || (p.n == 3 && p.at[2] == 'i'))) {
+        if (ptx_word_is(p, "rna"))
+            i->mode = 'a';
+        else if (p.n >= 2 && p.at[0] == 'r' && strchr("nzmp", p.at[1]) && (p.n == 2 || (p.n == 3 && p.at[2] == 'i'))) {
             i->mode = (uint8_t)p.at[1];
             i->bytes = p.n == 3;
         } else if (ptx_word_is(p, "sat"))

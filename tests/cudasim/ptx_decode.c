@@ -85,17 +85,13 @@ bool ptx_source(struct ptx_decoder *d, struct ptx_word w, unsigned bytes, char l
         *slot = ptx_constant_slot(d, PTX_LANES, bytes, PTX_PLAIN_VALUE);
         return bytes != 0;
     }
-    if (!bytes && (ptx_word_is(w, "0") || ptx_word_is(w, "1"))) {
-        *slot = ptx_constant_slot(d, w.at[0] == '1' ? UINT32_MAX : 0, 0, PTX_PLAIN_VALUE); /* a bit a lane */
+    if (!bytes && ptx_word_number(w, &value)) {
+        *slot = ptx_constant_slot(d, value ? PTX_ALL : 0, 0, PTX_PLAIN_VALUE);
         return true;
     }
     if (bytes && read_number(w, bytes, letter, &value)) {
         if (bytes < 8) value &= (UINT64_C(1) << 8 * bytes) - 1;
         *slot = ptx_constant_slot(d, value, bytes, PTX_PLAIN_VALUE);
-        return true;
-    }
-    if (!bytes && read_number(w, 4, 'i', &value)) { /* predicates are a bit for each lane, in one word */
-        *slot = ptx_constant_slot(d, value ? UINT32_MAX : 0, 4, PTX_PLAIN_VALUE);
         return true;
     }
     const struct ptx_variable *v = bytes >= 4 ? ptx_find_variable(d, w) : NULL;
@@ -313,7 +309,7 @@ static bool decode_call(struct ptx_decoder *d, const struct ptx_statement *s)
     const struct ptx_operand *parameters = s->n == at + 2 ? &s->o[at + 1] : NULL;
     struct ptx_word name = s->o[at].word;
     int body = ptx_body_of(d, name);
-    if (body < 0) return ptx_decode_library_call(d, s, name, parameters);
+    if (body < 0) return ptx_decode_library_call(d, s, name, parameters, results);
     const struct ptx_body *b = &d->bodies[body];
     d->bodies[d->body].calls |= UINT64_C(1) << body;
     if (!copy_parameters(d, s, parameters, b->parameters, b->n_parameters, false)) return false;

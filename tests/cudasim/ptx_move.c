@@ -74,7 +74,7 @@ bool ptx_decode_move(struct ptx_decoder *d, const struct ptx_statement *s)
     return true;
 }
 
-/* ---- the library's functions: list: places of the parameters in the frame ---- */
+/* ---- the library's functions: list: places of the parameters in the frame, slot 0: of the result ---- */
 
 static uint64_t parameter(const struct ptx_warp *w, const struct ptx_insn *i, unsigned lane, int k)
 {
@@ -145,12 +145,16 @@ static void run_printf(struct ptx_warp *w, const struct ptx_insn *i, uint32_t ma
                 at = print_one(w, i, lane, at, &arguments);
             else
                 putchar(*at++);
+        if (i->slot[0] == PTX_NONE) continue;
+        size_t frame = (size_t)(w->id * PTX_LANES + lane) * w->program->local_bytes;
+        memset(w->block->local + frame + i->slot[0], 0, 4);
+        memset(w->block->local_shadow + frame + i->slot[0], SIM_INITIALISED, 4);
     }
     fflush(stdout);
 }
 
 bool ptx_decode_library_call(struct ptx_decoder *d, const struct ptx_statement *s, struct ptx_word name,
-                             const struct ptx_operand *parameters)
+                             const struct ptx_operand *parameters, const struct ptx_operand *results)
 {
     struct ptx_insn i = PTX_BLANK;
     i.run = ptx_word_is(name, "vprintf") ? run_printf : ptx_word_is(name, "__assertfail") ? run_assert_fail : NULL;
@@ -162,6 +166,10 @@ bool ptx_decode_library_call(struct ptx_decoder *d, const struct ptx_statement *
         if (!v || v->space != PTX_LOCAL) return false;
         list[k] = (uint32_t)v->address;
     }
+    const struct ptx_variable *result =
+        results && results->n_items == 1 ? ptx_find_variable(d, results->items[0]) : NULL;
+    if (results && (!result || result->space != PTX_LOCAL || result->bytes != 4)) return false;
+    i.slot[0] = result ? (uint32_t)result->address : PTX_NONE;
     *ptx_emit(d, s->text) = i;
     return true;
 }

@@ -57,7 +57,7 @@ uint32_t ptx_encode(double x, enum ptx_format format, char rounding, bool is_fin
     int m = formats[format].mantissa_bits, bias = formats[format].bias, shift = formats[format].shift, exponent;
     uint32_t sign = signbit(x) ? formats[format].sign : 0, bits;
     double a = fabs(x);
-    if (x != x) return formats[format].nan << shift;
+    if (x != x) return format == PTX_TF32 ? INT32_MAX : formats[format].nan;
     if (isinf(x))
         bits = is_finite ? formats[format].largest : formats[format].infinity;
     else if (a == 0)

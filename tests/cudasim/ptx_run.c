@@ -350,11 +350,11 @@ static void fill_constants(struct ptx_block *b, const struct ptx_program *p)
                         (int)v->name.n, v->name.at);
             value += v->address;
         }
-        for (uint32_t w = 0; w < b->n_warps && !k->bytes; w++)
-            *(uint32_t *)(warps[w].registers + k->slot) = (uint32_t)value;
         for (uint32_t w = 0; w < b->n_warps; w++)
-            for (unsigned lane = 0; lane < PTX_LANES && k->bytes; lane++)
-                ptx_put(&warps[w], k->slot, k->bytes, lane, value);
+            if (k->bytes)
+                for (unsigned lane = 0; lane < PTX_LANES; lane++) ptx_put(&warps[w], k->slot, k->bytes, lane, value);
+            else /* a predicate */
+                *(ptx_u32 *)(warps[w].registers + k->slot) = (uint32_t)value;
     }
 }
 
