@@ -16,7 +16,9 @@
  * shared memory, most of them for many lanes at once, so that about half of the 67 TFLOP/s can be had. This is what
  * runs where the tensor cores' kernels do not apply.
  */
-#include "kernels/cuda/device.cuh"
+#include <type_traits>
+
+#include "kernels/cuda/attention.cuh"
 
 constexpr int SIDE = 16, THREADS = SIDE * SIDE; /* a block is SIDE x SIDE threads, two rows of them a warp */
 constexpr int DEPTH = 16, COLUMNS = 128, C = COLUMNS / SIDE;
@@ -131,14 +133,8 @@ static __device__ __forceinline__ void find_keys(const struct attention &a, cons
                                                  int *first, int *end)
 {
     __syncthreads(); /* the last tile of queries is done with */
-    if (threadIdx.x < tiles<W>::N) {
-        const int64_t i = row + (int)threadIdx.x;
-        int64_t from = starts && i < a.length ? starts[i] : 0;
-
-        if (a.window > 0 && i - a.window + 1 > from) from = i - a.window + 1;
-        t.first[threadIdx.x] = (int)(from > 0 ? from : 0);
-        t.end[threadIdx.x] = (int)(i >= a.length ? 0 : a.causal ? i + 1 : a.length);
-    }
+    if (threadIdx.x < tiles<W>::N)
+        visible_keys(a, starts, row + (int)threadIdx.x, &t.first[threadIdx.x], &t.end[threadIdx.x]);
     __syncthreads();
     *first = (int)a.length;
     *end = 0;
@@ -162,24 +158,6 @@ template <class W> static __device__ __forceinline__ W side_most(W x)
 #pragma unroll
     for (int offset = SIDE / 2; offset > 0; offset /= 2) x = larger(x, __shfl_xor_sync(ALL_LANES, x, offset));
     return x;
-}
-
-/* Which piece of work a block is: slices of the result's columns, then tiles, then heads, then sequences. */
-struct place {
-    int slice, tile;
-    int64_t head, sequence;
-};
-
-static __device__ __forceinline__ struct place place_of(int64_t block, int slices, int tiles_n, int64_t heads)
-{
-    struct place p;
-
-    p.slice = (int)(block % slices);
-    p.tile =
-        tiles_n - 1 - (int)(block / slices % tiles_n); /* where queries see what is before them, the longest first */
-    p.head = block / slices / tiles_n % heads;
-    p.sequence = block / slices / tiles_n / heads;
-    return p;
 }
 
 /* ---- forward ---- */
@@ -258,6 +236,8 @@ static void attention_forward(struct kernel_context *c, const struct attention *
     typedef wide_of<T> W;
     const int slices = slices_of(a->d_v);
 
+    if constexpr (std::is_same_v<T, bf16>)
+        if (attention_tensor_forward(c, a, (const T *)q, (const T *)k, (const T *)v, (T *)out, (W *)lse)) return;
     launch(c, "attention_forward", forward_queries<T>, a->sequences * a->heads * tiles_in<W>(a) * slices, THREADS, *a,
            slices, (const T *)q, (const T *)k, (const T *)v, (T *)out, (W *)lse);
 }
@@ -291,13 +271,6 @@ static __global__ void __launch_bounds__(THREADS)
 template <class T> struct heads {
     matrix<const T> q, k, v, dout;
     const wide_of<T> *lse, *delta; /* [length] */
-};
-
-template <class T> struct backward {
-    struct attention a; /* of the sequences and heads in work */
-    const T *q, *k, *v, *dout;
-    const wide_of<T> *lse, *delta;
-    T *dq, *dk, *dv;
 };
 
 template <class T>
@@ -420,6 +393,8 @@ template <class T> static void backward_part(struct kernel_context *c, const bac
 
     launch(c, "attention_backward", find_delta<T>, blocks_for(rows, THREADS / WARP), THREADS, *a, rows, out, b.dout,
            (W *)c->workspace);
+    if constexpr (std::is_same_v<T, bf16>)
+        if (attention_tensor_backward(c, b)) return;
     launch(c, "attention_backward", backward_queries<T>, blocks * a->heads * slices_q, THREADS, b, slices_q);
     launch(c, "attention_backward", backward_keys<T>, blocks * a->kv_heads * slices, THREADS, b, slices);
 }

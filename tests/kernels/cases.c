@@ -124,6 +124,12 @@ const struct kernel_case kernel_cases[] = {
     ATTENTION_BOTH(200, 2, 1, 256, 200, CAUSAL = 1),                       /* keys in more than one chunk */
     ATTENTION_BOTH(520, 1, 1, 256, 8, .attention.sequences = 1),           /* the same for bfloat16 */
     ATTENTION_BOTH(40, 1, 1, 300, 8, CAUSAL = 1),
+    /* dims of the tensor cores' kernels */
+    ATTENTION_BOTH(141, 4, 2, 64, 64, CAUSAL = 2, .document_length = 50, .pad = 8),
+    ATTENTION_BOTH(130, 2, 1, 128, 128, .attention.sequences = 1, .attention.window = 70),
+    ATTENTION_BOTH(70, 2, 1, 64, 64, CAUSAL = 1, .has_hidden_rows = true, .document_length = 30, .pad = 3),
+    ATTENTION_BOTH(66, 2, 1, 64, 64, CAUSAL = 1, .has_hidden_rows = true, .document_length = 30),
+    ATTENTION_BOTH(1, 1, 1, 128, 128, CAUSAL = 2),
     ATTENTION_BOTH(2048, 16, 16, 16, 16, CAUSAL = 1, TIMED),
     ATTENTION_BOTH(1024, 12, 4, 64, 64, CAUSAL = 1, TIMED),
     ATTENTION_BOTH(1024, 8, 2, 128, 128, CAUSAL = 1, TIMED),
