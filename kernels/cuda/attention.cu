@@ -4,8 +4,8 @@
  * larger than a tile; results do not depend on the order of blocks.
  *
  * Mapping: a block of 16 x 16 threads has a tile of TILE queries (or keys) of one head and goes over the tiles of keys
- * (queries) that any of them may see. A thread has R x R scores and R x COLUMNS / 16 results, in registers; the
- * factors of a product come through shared memory, DEPTH at a time. Results wider than COLUMNS are shared out to more
+ * (queries) that any of them may see. A thread has R x R scores and R x C results, in registers; the factors of
+ * a product come through shared memory, DEPTH at a time. Results wider than 16 C are shared out to more
  * blocks, each of which finds the scores again. forward: tile of queries; scores, online softmax, out += P v.
  * backward, with P = exp(scale q k^T - lse), delta = sum(dout * out), dS = scale P * (dout v^T - delta):
  * `backward_queries`: tile of queries; dq += dS k. `backward_keys`: tile of keys; the query heads of its group one
@@ -21,16 +21,19 @@
 #include "kernels/cuda/attention.cuh"
 
 constexpr int SIDE = 16, THREADS = SIDE * SIDE; /* a block is SIDE x SIDE threads, two rows of them a warp */
-constexpr int DEPTH = 16, COLUMNS = 128, C = COLUMNS / SIDE;
+constexpr int DEPTH = 16;
+
+/* Columns of a result in a thread, SIDE apart: two for narrow heads, eight for the others. */
+constexpr int FEW = 2, MANY = 8;
 
 /* Queries or keys of a tile: what fits into 48 KB of shared memory. */
 template <class W> constexpr int TILE = sizeof(W) == 8 ? 32 : 64;
 
-template <class W> struct tiles {
+template <class W, int C> struct tiles {
     enum { N = TILE<W>, R = N / SIDE, LD = N + 16 / (int)sizeof(W) };
     W left[DEPTH][LD], right[DEPTH][LD]; /* factors of scores, transposed */
     W p[N][LD];                          /* of the second product: probabilities or their gradients, transposed */
-    W rows[DEPTH][COLUMNS];              /* and its other factor */
+    W rows[DEPTH][SIDE * C];             /* and its other factor */
     int first[N], end[N];                /* keys that each query of the tile may see */
 };
 
@@ -49,9 +52,9 @@ static __device__ __forceinline__ matrix<T> rows_of(T *base, int64_t ld, int64_t
 }
 
 /* s[i][j] += sum of x[x_row + R ty + i][k] * y[y_row + R tx + j][k] over k. Rows that are not there count as zeros. */
-template <class T, class W, int R>
+template <class T, class W, int R, int C>
 static __device__ __forceinline__ void add_scores(W (&s)[R][R], const matrix<const T> &x, int x_row,
-                                                  const matrix<const T> &y, int y_row, tiles<W> &t)
+                                                  const matrix<const T> &y, int y_row, tiles<W, C> &t)
 {
     const int tx = threadIdx.x % SIDE, ty = threadIdx.x / SIDE;
 
@@ -59,7 +62,7 @@ static __device__ __forceinline__ void add_scores(W (&s)[R][R], const matrix<con
         const int k = start + tx;
 
         __syncthreads();
-        for (int row = ty; row < tiles<W>::N; row += SIDE) {
+        for (int row = ty; row < TILE<W>; row += SIDE) {
             t.left[tx][row] = k < x.d && x_row + row < x.n ? to_wide(x.at[(x_row + row) * x.ld + k]) : (W)0;
             t.right[tx][row] = k < x.d && y_row + row < y.n ? to_wide(y.at[(y_row + row) * y.ld + k]) : (W)0;
         }
@@ -79,18 +82,18 @@ static __device__ __forceinline__ void add_scores(W (&s)[R][R], const matrix<con
 }
 
 /* sum[i][c] += sum of t.p[k][R ty + i] * x[x_row + k][column + tx + SIDE c] over the N rows k of a tile. */
-template <class T, class W, int R>
+template <class T, class W, int R, int C>
 static __device__ __forceinline__ void add_rows(W (&sum)[R][C], const matrix<const T> &x, int x_row, int column,
-                                                tiles<W> &t)
+                                                tiles<W, C> &t)
 {
     const int tx = threadIdx.x % SIDE, ty = threadIdx.x / SIDE;
 
-    for (int start = 0; start < tiles<W>::N; start += DEPTH) {
+    for (int start = 0; start < TILE<W>; start += DEPTH) {
         __syncthreads();
-        for (int i = threadIdx.x; i < DEPTH * COLUMNS; i += THREADS) {
-            const int row = x_row + start + i / COLUMNS, at = column + i % COLUMNS;
+        for (int i = threadIdx.x; i < DEPTH * SIDE * C; i += THREADS) {
+            const int row = x_row + start + i / (SIDE * C), at = column + i % (SIDE * C);
 
-            t.rows[i / COLUMNS][i % COLUMNS] = row < x.n && at < x.d ? to_wide(x.at[row * x.ld + at]) : (W)0;
+            t.rows[i / (SIDE * C)][i % (SIDE * C)] = row < x.n && at < x.d ? to_wide(x.at[row * x.ld + at]) : (W)0;
         }
         __syncthreads();
 #pragma unroll
@@ -110,7 +113,7 @@ static __device__ __forceinline__ void add_rows(W (&sum)[R][C], const matrix<con
 }
 
 /* to[row + R ty + i][column + tx + SIDE c] = factor[i] * sum[i][c] */
-template <class T, class W, int R>
+template <class T, class W, int R, int C>
 static __device__ __forceinline__ void put_rows(const matrix<T> &to, int row, int column, const W (&sum)[R][C],
                                                 const W (&factor)[R])
 {
@@ -128,17 +131,17 @@ static __device__ __forceinline__ void put_rows(const matrix<T> &to, int row, in
 
 /* The keys that queries [row, row + N) of a sequence may see, one by one in t.first and t.end, together in *first and
  * *end. starts: document_start of the sequence, or NULL. */
-template <class W>
-static __device__ __forceinline__ void find_keys(const struct attention &a, const int32_t *starts, int row, tiles<W> &t,
-                                                 int *first, int *end)
+template <class W, int C>
+static __device__ __forceinline__ void find_keys(const struct attention &a, const int32_t *starts, int row,
+                                                 tiles<W, C> &t, int *first, int *end)
 {
     __syncthreads(); /* the last tile of queries is done with */
-    if (threadIdx.x < tiles<W>::N)
+    if (threadIdx.x < TILE<W>)
         visible_keys(a, starts, row + (int)threadIdx.x, &t.first[threadIdx.x], &t.end[threadIdx.x]);
     __syncthreads();
     *first = (int)a.length;
     *end = 0;
-    for (int i = 0; i < tiles<W>::N; i++) {
+    for (int i = 0; i < TILE<W>; i++) {
         if (t.first[i] >= t.end[i]) continue;
         *first = min(*first, t.first[i]);
         *end = max(*end, t.end[i]);
@@ -162,13 +165,13 @@ template <class W> static __device__ __forceinline__ W side_most(W x)
 
 /* ---- forward ---- */
 
-template <class T>
+template <class T, int C>
 static __global__ void __launch_bounds__(THREADS)
     forward_queries(struct attention a, int slices, const T *q, const T *k, const T *v, T *out, wide_of<T> *lse)
 {
     typedef wide_of<T> W;
-    constexpr int N = TILE<W>, R = tiles<W>::R;
-    __shared__ __align__(16) tiles<W> t;
+    constexpr int N = TILE<W>, R = N / SIDE;
+    __shared__ __align__(16) tiles<W, C> t;
     const struct place p = place_of(blockIdx.x, slices, (int)((a.length + N - 1) / N), a.heads);
     const int64_t token = p.sequence * a.length, kv_head = p.head / (a.heads / a.kv_heads);
     const int tx = threadIdx.x % SIDE, ty = threadIdx.x / SIDE, row = p.tile * N;
@@ -211,7 +214,7 @@ static __global__ void __launch_bounds__(THREADS)
                 t.p[tx * R + j][ty * R + i] = weight;
             }
         }
-        add_rows(result, values, key, p.slice * COLUMNS, t);
+        add_rows(result, values, key, p.slice * SIDE * C, t);
     }
 #pragma unroll
     for (int i = 0; i < R; i++) {
@@ -222,12 +225,13 @@ static __global__ void __launch_bounds__(THREADS)
             lse[(p.sequence * a.heads + p.head) * a.length + at] = most[i] + log(total);
         sum[i] = total == 0 ? (W)0 : 1 / total; /* a NaN stays one */
     }
-    put_rows(rows_of(out, a.ld_out, token, p.head, a.d_v, a.length), row, p.slice * COLUMNS, result, sum);
+    put_rows(rows_of(out, a.ld_out, token, p.head, a.d_v, a.length), row, p.slice * SIDE * C, result, sum);
 }
 
 /* Blocks of a launch over tiles of all sequences and heads; slices of a result that is d wide. */
 template <class W> static int64_t tiles_in(const struct attention *a) { return (a->length + TILE<W> - 1) / TILE<W>; }
-static int slices_of(int64_t d) { return (int)(d > COLUMNS ? (d + COLUMNS - 1) / COLUMNS : 1); }
+static bool is_narrow(int64_t d) { return d <= FEW * SIDE; }
+static int slices_of(int64_t d) { return is_narrow(d) ? 1 : (int)((d + MANY * SIDE - 1) / (MANY * SIDE)); }
 
 template <class T>
 static void attention_forward(struct kernel_context *c, const struct attention *a, const void *q, const void *k,
@@ -238,8 +242,9 @@ static void attention_forward(struct kernel_context *c, const struct attention *
 
     if constexpr (std::is_same_v<T, bf16>)
         if (attention_tensor_forward(c, a, (const T *)q, (const T *)k, (const T *)v, (T *)out, (W *)lse)) return;
-    launch(c, "attention_forward", forward_queries<T>, a->sequences * a->heads * tiles_in<W>(a) * slices, THREADS, *a,
-           slices, (const T *)q, (const T *)k, (const T *)v, (T *)out, (W *)lse);
+    launch(c, "attention_forward", is_narrow(a->d_v) ? forward_queries<T, FEW> : forward_queries<T, MANY>,
+           a->sequences * a->heads * tiles_in<W>(a) * slices, THREADS, *a, slices, (const T *)q, (const T *)k,
+           (const T *)v, (T *)out, (W *)lse);
 }
 LAUNCHERS(attention_forward,
           (struct kernel_context * c, const struct attention *a, const void *q, const void *k, const void *v, void *out,
@@ -289,9 +294,9 @@ static __device__ __forceinline__ heads<T> heads_of(const backward<T> &b, int64_
 }
 
 /* Probabilities of a tile of queries and a tile of keys, in s, and in ds the gradients of their scores. */
-template <class T, class W, int R>
+template <class T, class W, int R, int C>
 static __device__ __forceinline__ void find_gradients(W (&s)[R][R], W (&ds)[R][R], const struct attention &a,
-                                                      const heads<T> &h, int row, int key, tiles<W> &t)
+                                                      const heads<T> &h, int row, int key, tiles<W, C> &t)
 {
     const int tx = threadIdx.x % SIDE, ty = threadIdx.x / SIDE;
 
@@ -314,11 +319,12 @@ static __device__ __forceinline__ void find_gradients(W (&s)[R][R], W (&ds)[R][R
     }
 }
 
-template <class T> static __global__ void __launch_bounds__(THREADS) backward_queries(const backward<T> b, int slices)
+template <class T, int C>
+static __global__ void __launch_bounds__(THREADS) backward_queries(const backward<T> b, int slices)
 {
     typedef wide_of<T> W;
-    constexpr int N = TILE<W>, R = tiles<W>::R;
-    __shared__ __align__(16) tiles<W> t;
+    constexpr int N = TILE<W>, R = N / SIDE;
+    __shared__ __align__(16) tiles<W, C> t;
     const struct attention a = b.a;
     const struct place p = place_of(blockIdx.x, slices, (int)((a.length + N - 1) / N), a.heads);
     const int tx = threadIdx.x % SIDE, ty = threadIdx.x / SIDE, row = p.tile * N;
@@ -336,20 +342,21 @@ template <class T> static __global__ void __launch_bounds__(THREADS) backward_qu
         for (int i = 0; i < R; i++)
 #pragma unroll
             for (int j = 0; j < R; j++) t.p[tx * R + j][ty * R + i] = ds[i][j];
-        add_rows(result, h.k, key, p.slice * COLUMNS, t);
+        add_rows(result, h.k, key, p.slice * SIDE * C, t);
     }
     for (int i = 0; i < R; i++) ones[i] = 1;
-    put_rows(rows_of(b.dq, a.ld_q, token, p.head, a.d_qk, a.length), row, p.slice * COLUMNS, result, ones);
+    put_rows(rows_of(b.dq, a.ld_q, token, p.head, a.d_qk, a.length), row, p.slice * SIDE * C, result, ones);
 }
 
-template <class T> static __global__ void __launch_bounds__(THREADS) backward_keys(const backward<T> b, int slices)
+template <class T, int C>
+static __global__ void __launch_bounds__(THREADS) backward_keys(const backward<T> b, int slices)
 {
     typedef wide_of<T> W;
-    constexpr int N = TILE<W>, R = tiles<W>::R;
-    __shared__ __align__(16) tiles<W> t;
+    constexpr int N = TILE<W>, R = N / SIDE;
+    __shared__ __align__(16) tiles<W, C> t;
     const struct attention a = b.a;
     const struct place p = place_of(blockIdx.x, slices, (int)((a.length + N - 1) / N), a.kv_heads);
-    const int tx = threadIdx.x % SIDE, ty = threadIdx.x / SIDE, key = p.tile * N, column = p.slice * COLUMNS;
+    const int tx = threadIdx.x % SIDE, ty = threadIdx.x / SIDE, key = p.tile * N, column = p.slice * SIDE * C;
     const int64_t token = p.sequence * a.length, group = a.heads / a.kv_heads;
     const int64_t last =
         a.window > 0 ? key + N - 1 + a.window : a.length; /* queries from here on see none of the keys */
@@ -389,14 +396,17 @@ template <class T> static void backward_part(struct kernel_context *c, const bac
     typedef wide_of<T> W;
     const struct attention *a = &b.a;
     const int64_t rows = a->sequences * a->heads * a->length, blocks = a->sequences * tiles_in<W>(a);
-    const int slices_q = slices_of(a->d_qk), slices = slices_of(a->d_qk > a->d_v ? a->d_qk : a->d_v);
+    const int64_t most = a->d_qk > a->d_v ? a->d_qk : a->d_v;
+    const int slices_q = slices_of(a->d_qk), slices = slices_of(most);
 
     launch(c, "attention_backward", find_delta<T>, blocks_for(rows, THREADS / WARP), THREADS, *a, rows, out, b.dout,
            (W *)c->workspace);
     if constexpr (std::is_same_v<T, bf16>)
         if (attention_tensor_backward(c, b)) return;
-    launch(c, "attention_backward", backward_queries<T>, blocks * a->heads * slices_q, THREADS, b, slices_q);
-    launch(c, "attention_backward", backward_keys<T>, blocks * a->kv_heads * slices, THREADS, b, slices);
+    launch(c, "attention_backward", is_narrow(a->d_qk) ? backward_queries<T, FEW> : backward_queries<T, MANY>,
+           blocks * a->heads * slices_q, THREADS, b, slices_q);
+    launch(c, "attention_backward", is_narrow(most) ? backward_keys<T, FEW> : backward_keys<T, MANY>,
+           blocks * a->kv_heads * slices, THREADS, b, slices);
 }
 
 template <class T>

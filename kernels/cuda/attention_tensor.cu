@@ -114,7 +114,7 @@ template <int D> static __device__ __forceinline__ const bf16 *first_factor(cons
     return tile + place_in_tile<D>(row + lane % 16, column / CHUNK + lane / 16);
 }
 
-/* Second factor of two blocks of 8 columns, which are the tile's rows from `row`; summed over 16 columns of the tile. */
+/* Second factor of two blocks of 8 columns, the tile's rows from `row`; summed over 16 columns of the tile. */
 template <int D> static __device__ __forceinline__ const bf16 *second_factor(const bf16 *tile, int row, int column)
 {
     const int lane = threadIdx.x % WARP;
