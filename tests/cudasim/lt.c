@@ -75,6 +75,7 @@ static cublasStatus_t destroy(const char *function, void *p, uint32_t magic)
 {
     check_magic(function, p, magic);
     *(uint32_t *)p = DEAD;
+    sim_bury(p);
     live--;
     return CUBLAS_STATUS_SUCCESS;
 }

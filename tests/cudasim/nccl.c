@@ -476,6 +476,7 @@ static void close_comm(struct ncclComm *comm)
     pthread_join(comm->thread, NULL);
     sim_lock();
     comm->magic = DEAD;
+    sim_bury(comm);
     group_close(&comm->group);
     live--;
 }

@@ -8,6 +8,7 @@
 
 #include <cuda_runtime_api.h>
 #include <fatbinary_section.h>
+#include <stdlib.h>
 #include <string.h>
 
 enum { FAT_MAGIC = 0xBA55ED50, KIND_PTX = 1, PTX_ARCH = 90, STATIC_SHARED = 48 << 10, OPTIN_SHARED = 227 << 10 };
@@ -151,16 +152,25 @@ void __cudaUnregisterFatBinary(void **handle)
 {
     SIM_CALL;
     struct module *m = (struct module *)handle;
-    for (struct kernel **at = &kernels; *at;)
-        if ((*at)->module == m)
-            *at = (*at)->next;
-        else
-            at = &(*at)->next;
-    for (struct variable **at = &variables; *at;)
-        if ((*at)->module == m)
-            *at = (*at)->next;
-        else
-            at = &(*at)->next;
+    for (struct kernel **at = &kernels; *at;) {
+        struct kernel *k = *at;
+        if (k->module != m) {
+            at = &k->next;
+            continue;
+        }
+        *at = k->next;
+        sim_bury(k);
+    }
+    for (struct variable **at = &variables; *at;) {
+        struct variable *v = *at;
+        if (v->module != m) {
+            at = &v->next;
+            continue;
+        }
+        *at = v->next;
+        free(v);
+    }
+    sim_bury(m);
     /* the module itself stays: an operation that is still to run may need it */
 }
 

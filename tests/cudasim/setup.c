@@ -57,6 +57,17 @@ void *sim_grow(void *old, size_t bytes)
     return p;
 }
 
+void sim_bury(void *dead)
+{
+    static struct grave {
+        void *dead;
+        struct grave *next;
+    } * graves;
+    struct grave *g = sim_alloc(sizeof *g);
+    *g = (struct grave){dead, graves};
+    graves = g;
+}
+
 static bool flag(const char *name, bool otherwise)
 {
     const char *text = getenv(name);

@@ -50,6 +50,7 @@ uint64_t sim_random(uint64_t *state); /* 64 bits; state: any number */
 uint64_t sim_ns(void);                /* of the monotonic clock */
 void *sim_alloc(size_t bytes);        /* zeroed, never NULL */
 void *sim_grow(void *old, size_t bytes); /* realloc, never NULL */
+void sim_bury(void *dead);               /* it stays, so that a use of it later is seen; the leak checker knows */
 /* CUDASIM_FAIL=malloc:5,launch:2+ : is this call of that kind the 5th (or: the 2nd or a later one)? Counts the call. */
 bool sim_must_fail(const char *kind);
 

@@ -32,7 +32,7 @@ struct sim_event {
     struct sim_event *next;
 };
 
-static struct sim_stream *streams, *default_stream, *dead_streams;
+static struct sim_stream *streams, *default_stream;
 static struct sim_event *events;
 static struct order_clock host; /* what the host knows to be done */
 static uint64_t numbers_taken, last_positions[SIM_STREAMS];
@@ -90,8 +90,7 @@ void stream_destroy(struct sim_stream *s)
     struct sim_stream **at = &streams;
     while (*at != s) at = &(*at)->next;
     *at = s->next;
-    s->next = dead_streams; /* another thread may have waited for it */
-    dead_streams = s;
+    sim_bury(s); /* another thread may have waited for it */
 }
 
 /* ---- running ---- */
