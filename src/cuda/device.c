@@ -57,7 +57,7 @@ static err_t cuda_segment_alloc(struct device *d, size_t bytes, void **out, stru
     *out = NULL;
     if (code != cudaErrorMemoryAllocation) return cuda_check(d, "cudaMalloc", code, e);
     cudaGetLastError(); /* nothing is broken: the next call must not find it */
-    return FAIL(e, ERR_MEMORY, "the GPU has no %.1f MiB more", (double)bytes / 0x1p20);
+    return FAIL(e, ERR_MEMORY, "the GPU has no %zu bytes more", bytes);
 }
 
 static void cuda_segment_free(struct device *d, void *p, size_t bytes)
@@ -74,8 +74,8 @@ static err_t cuda_host_alloc(struct device *d, size_t bytes, void **out, struct 
     *out = NULL;
     if (code != cudaErrorMemoryAllocation) return cuda_check(d, "cudaHostAlloc", code, e);
     cudaGetLastError();
-    return FAIL(e, ERR_MEMORY, "the host gives no %.1f MiB of memory that stays in place for the GPU (ulimit -l)",
-                (double)bytes / 0x1p20);
+    return FAIL(e, ERR_MEMORY, "the host gives no %zu bytes of memory that stays in place for the GPU (ulimit -l)",
+                bytes);
 }
 
 static void cuda_host_free(struct device *d, void *p) { note(d, "cudaFreeHost", cudaFreeHost(p)); }

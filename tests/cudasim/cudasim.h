@@ -6,7 +6,8 @@
  * Environment: CUDASIM_SEED, CUDASIM_MEMORY=64M (of the device), CUDASIM_FAIL=malloc:5,launch:2+ (that call fails;
  * with + the later ones too; kinds: malloc hostalloc memcpy memset launch kernel event stream sync gemm nccl),
  * CUDASIM_DATA=0 (nothing is executed, all is checked and counted), CUDASIM_STATS=file (counters as JSON at the end),
- * CUDASIM_TRACE=1 (a line for each operation that runs), CUDASIM_LEAKS=0, CUDASIM_DEFAULT_STREAM=1 (allowed),
+ * CUDASIM_TRACE=1 (a line for each operation that runs), CUDASIM_LEAKS=0 or always (a
+ * process that fails is not asked else), CUDASIM_DEFAULT_STREAM=1 (allowed),
  * CUDASIM_NCCL_TIMEOUT=seconds, CUDASIM_DEVICES=8 (how many a process sees), CUDASIM_MULTIPROCESSORS=4.
  */
 #ifndef CUDASIM_CUDASIM_H
