@@ -167,6 +167,11 @@ static void run_load_parameter(struct ptx_warp *w, const struct ptx_insn *i, uin
 {
     uint64_t addresses[PTX_LANES];
     ptx_addresses(w, i, 1, addresses);
+    if (is_one_address(addresses, mask)) {
+        unsigned first = (unsigned)__builtin_ctz(mask);
+        put_to_all(w, i, mask, parameter_one(w, i, first, addresses[first], i->bytes * i->count));
+        return;
+    }
     PTX_EACH(lane, mask) put_elements(w, i, lane, parameter_one(w, i, lane, addresses[lane], i->bytes * i->count));
 }
 

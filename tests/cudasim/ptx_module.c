@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { MOST_FILES = 1 << 16, MOST_PARAMETERS = 4096 };
+enum { MOST_FILES = 1 << 16, MOST_PARAMETERS = 4096, MOST_INITIAL_BYTES = 1 << 24 };
 #define MOST_BYTES (UINT64_C(1) << 32)
 
 struct ptx_arena { /* a block of memory and those before it */
@@ -97,6 +97,7 @@ void ptx_read_variable(struct ptx_lexer *l, struct ptx_variable *v)
 /* "= {1, 2}" or "= 5": numbers of the variable's element type, which is all that is left to know. */
 static void read_initial(struct ptx_module *m, struct ptx_lexer *l, struct ptx_variable *v, unsigned element)
 {
+    if (v->bytes > MOST_INITIAL_BYTES) ptx_lex_refuse(l, "a variable with initial values is too large");
     uint8_t *bytes = v->initial = ptx_alloc(m, v->bytes ? v->bytes : 1);
     uint64_t at = 0, value;
     bool is_list = ptx_lex_take(l, '{');

@@ -275,6 +275,14 @@ static bool step(struct ptx_warp *w, const struct ptx_insn *i, uint32_t lanes)
     return w->active;
 }
 
+/* The lanes that the predicate before an instruction lets pass. */
+static inline uint32_t guarded(const struct ptx_warp *w, const struct ptx_insn *i)
+{
+    if (i->guard == PTX_NONE) return PTX_ALL;
+    uint32_t p = *(const ptx_u32 *)(w->registers + i->guard);
+    return i->guard_is_negated ? ~p : p;
+}
+
 void ptx_warp_run(struct ptx_warp *w, uint64_t quantum)
 {
     const struct ptx_insn *code = w->program->code;
@@ -283,26 +291,23 @@ void ptx_warp_run(struct ptx_warp *w, uint64_t quantum)
     if (w->n_groups) pick(w, w->wants_turn);
     w->wants_turn = false;
     while (w->active) {
-        if (w->pc >= w->others_pc) {
+        uint32_t pc = w->pc, active = w->active, others_pc = w->others_pc;
+        const struct ptx_insn *i = &code[pc];
+        for (; pc < others_pc && n < end && i->kind == PTX_PLAIN; pc++, n++, i++) {
+            uint32_t lanes = active & guarded(w, i);
+            if (lanes) i->run(w, i, lanes);
+        }
+        w->pc = pc;
+        if (pc >= others_pc) {
             park(w, PTX_READY);
             pick(w, false);
-        }
-        if (n >= end) {
+        } else if (n >= end) {
             w->wants_turn = w->n_groups > 0;
             break;
+        } else {
+            n++;
+            if (!step(w, i, active & guarded(w, i))) break;
         }
-        const struct ptx_insn *i = &code[w->pc];
-        uint32_t lanes = w->active;
-        n++;
-        if (i->guard != PTX_NONE) {
-            uint32_t p = *(const ptx_u32 *)(w->registers + i->guard);
-            lanes &= i->guard_is_negated ? ~p : p;
-        }
-        if (i->kind == PTX_PLAIN) {
-            if (lanes) i->run(w, i, lanes);
-            w->pc++;
-        } else if (!step(w, i, lanes))
-            break;
     }
     w->instructions = n;
     w->is_done = !w->live;

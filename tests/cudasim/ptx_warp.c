@@ -4,6 +4,14 @@
 
 #include <string.h>
 
+/* No segments: the last operand of shfl is 31 for each lane. */
+static bool is_whole_warp(const ptx_u32 *clamp)
+{
+    uint32_t wrong = 0;
+    for (unsigned lane = 0; lane < PTX_LANES; lane++) wrong |= clamp[lane] ^ 31;
+    return !wrong;
+}
+
 /* slot 0: destination, 1: value, 2: lane, 3: mask; list: clamp, predicate; mode: i u d b. */
 static void run_shfl(struct ptx_warp *w, const struct ptx_insn *i, uint32_t mask)
 {
@@ -11,6 +19,11 @@ static void run_shfl(struct ptx_warp *w, const struct ptx_insn *i, uint32_t mask
     const ptx_u32 *b = PTX_SLOT(w, i, 2), *c = (const void *)(w->registers + i->list[0]);
     ptx_u32 *to = i->slot[0] == PTX_NONE ? NULL : PTX_SLOT(w, i, 0);
     memcpy(source, PTX_SLOT(w, i, 1), sizeof source);
+    if (mask == PTX_ALL && i->mode == 'b' && to && is_whole_warp(c)) { /* what reductions do */
+        for (unsigned lane = 0; lane < PTX_LANES; lane++) to[lane] = source[(lane ^ b[lane]) & 31];
+        if (i->list[1] != PTX_NONE) *(ptx_u32 *)(w->registers + i->list[1]) = PTX_ALL;
+        return;
+    }
     PTX_EACH(lane, mask)
     {
         unsigned segment = c[lane] >> 8 & 31, clamp = c[lane] & 31, step = b[lane] & 31;
