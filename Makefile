@@ -128,6 +128,8 @@ $(B)/tests/device/test_plugin: $(FAKES)
 $(B)/tests/fuzz/%: $(B)/tests/fuzz/%.o $(if $(filter fuzz,$(SANITIZER)),,$(B)/tests/fuzz/replay.o) $(B)/libctitan.a
 	$(CC) $(LDFLAGS) $(if $(filter fuzz,$(SANITIZER)),-fsanitize=fuzzer) -o $@ $(filter %.o,$^) \
 	    -Wl,--whole-archive $(B)/libctitan.a -Wl,--no-whole-archive $(LDLIBS)
+PTX_OBJECTS := $(patsubst %.c,$(B)/%.o,$(wildcard tests/cudasim/ptx_*.c))
+$(B)/tests/fuzz/fuzz_ptx: $(PTX_OBJECTS)
 # ---- the simulator of CUDA: libraries for LD_LIBRARY_PATH, under the names and symbol versions of the real ones ----
 SIM_OBJECTS := $(patsubst %.c,$(B)/%.o,$(filter-out %/driver.c %/nvml.c %/scenario.c tests/cudasim/test_% $(if $(NCCL_H),,%/nccl.c %/nccl_reduce.c %/group.c),$(wildcard tests/cudasim/*.c)))
 $(B)/tests/cudasim/%.o: CPPFLAGS += -isystem $(CUDA_DIR)/include
