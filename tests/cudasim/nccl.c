@@ -290,6 +290,18 @@ static void remove_pending(struct ncclComm *comm, uint64_t position, const struc
         }
 }
 
+/* After an abort the results hold anything. Whoever copies them before the failure is known does nothing wrong. */
+static void spoil_results(const struct nccl_op *o, struct sim_access *access)
+{
+    for (int i = 0; i < o->n; i++) {
+        const struct call *c = &o->calls[i];
+        bool receives = c->kind != SEND && (c->kind != REDUCE || o->comm->group.rank == c->peer);
+        uint64_t bytes = c->count * reduce_type_bytes(c->type);
+        bytes *= c->kind == ALL_GATHER ? (uint64_t)o->comm->group.n : 1;
+        if (receives) sim_touch(access, c->recv, bytes, false, true, kind_names[c->kind]);
+    }
+}
+
 static void run_op(struct sim_op *op, struct sim_access *access)
 {
     struct nccl_op *o = (struct nccl_op *)op;
@@ -305,6 +317,7 @@ static void run_op(struct sim_op *op, struct sim_access *access)
     }
     for (int i = 0; i < o->n && me && !comm->group.is_aborted; i++)
         if (!is_message(&o->calls[i])) run_collective(comm, &o->calls[i], access);
+    if (comm->group.is_aborted || !me) spoil_results(o, access);
     remove_pending(comm, op->position, op->stream);
 }
 

@@ -32,6 +32,9 @@ struct sim_event {
     struct sim_event *next;
 };
 
+/* Programs nap between queries; each then finds that the device went on meanwhile. */
+enum { OPERATIONS_A_QUERY = 64 };
+
 static struct sim_stream *streams, *default_stream;
 static struct sim_event *events;
 static struct order_clock host; /* what the host knows to be done */
@@ -182,22 +185,32 @@ void stream_run_to(struct sim_stream *s, uint64_t position)
         }
 }
 
-bool stream_step_to(struct sim_stream *s, uint64_t position)
+/* Runs one operation that brings s on, and does not wait. False: all that can be done is to ask for it. */
+static bool step(struct sim_stream *s)
 {
     struct sim_stream *at = s;
-    if (s->done >= position) return true;
-    run_ahead(NULL);
     /* down to what can run */
     while (at->first && at->first->waits_for && !at->first->waits_for->is_done && !at->is_busy)
         at = at->first->waits_for->stream;
-    if (at->first && !at->is_busy && at->first->blocks) {
-        at->first->demand(at->first);
-        sim_unlock();
-        sched_yield();
-        sim_lock();
-    } else if (at->first && !at->is_busy)
+    if (!at->first || at->is_busy) return false;
+    if (!at->first->blocks) {
         run_first(at);
-    return s->done >= position;
+        return true;
+    }
+    at->first->demand(at->first);
+    sim_unlock();
+    sched_yield();
+    sim_lock();
+    return false;
+}
+
+bool stream_step_to(struct sim_stream *s, uint64_t position)
+{
+    if (s->done >= position) return true;
+    run_ahead(NULL);
+    for (int n = 0; n < OPERATIONS_A_QUERY && s->done < position && step(s); n++)
+        ;
+    return false; /* the next query may say so: none is true at once where it need not be */
 }
 
 void stream_wait(struct sim_stream *s)

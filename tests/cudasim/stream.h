@@ -46,7 +46,7 @@ void stream_destroy(struct sim_stream *s);
 void stream_push(struct sim_stream *s, struct sim_op *op);
 uint64_t stream_end(const struct sim_stream *s);              /* position of the last operation */
 void stream_run_to(struct sim_stream *s, uint64_t position);  /* the host knows nothing of it */
-bool stream_step_to(struct sim_stream *s, uint64_t position); /* at most one operation, never waits; true: was there */
+bool stream_step_to(struct sim_stream *s, uint64_t position); /* some operations, never waits; true: was there */
 void stream_wait(struct sim_stream *s);                       /* runs all, and the host knows */
 void stream_wait_all(void);
 /* A pending operation, or one that ran without the host knowing, that uses one of the bytes: its name, else NULL. */

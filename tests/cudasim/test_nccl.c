@@ -289,13 +289,16 @@ static void calls_in_progress(void)
 static void an_abort_ends_the_wait(void)
 {
     struct rank r = open_rank(2);
-    float *a = floats(&r, 10, 1, 0);
+    float *a = floats(&r, 10, 1, 0), *b;
+    OK(cudaMalloc((void **)&b, 80));
     if (r.rank == 0) {
         OK(ncclAllReduce(a, a, 10, ncclFloat32, ncclSum, r.comm, r.stream));
+        OK(ncclAllGather(a, b, 10, ncclFloat32, r.comm, r.stream));
         for (int i = 0; i < 100; i++) {
             CHECK(cudaStreamQuery(r.stream) == cudaErrorNotReady);
             usleep(1000);
         }
+        OK(cudaMemcpyAsync(a, b, 40, cudaMemcpyDeviceToDevice, r.stream)); /* it does not know yet */
         OK(ncclCommAbort(r.comm));
         OK(cudaStreamSynchronize(r.stream));
     } else {
@@ -307,6 +310,7 @@ static void an_abort_ends_the_wait(void)
         OK(ncclCommAbort(r.comm));
     }
     OK(cudaFree(a));
+    OK(cudaFree(b));
     OK(cudaStreamDestroy(r.stream));
 }
 
