@@ -24,6 +24,10 @@ struct kernel_context {
     struct stream *stream; /* borrowed; NULL: the main stream */
     void *workspace;       /* owned; device memory of kernels_workspace_bytes(), of that stream */
     size_t workspace_bytes;
+    /* While a plan is made with kernels_dry: whose needs are asked for, NULL outside; and the largest workspace that was
+     * asked for. */
+    const struct kernels *planned; /* borrowed */
+    size_t wanted_bytes;
     err_t failed; /* sticky, set by kernels */
     struct error error;
 };
@@ -60,6 +64,11 @@ struct kernels {
     enum dtype type;        /* the compute type */
     size_t workspace_bytes; /* of a GPU's; 0: the CPU's depends on the threads */
     int64_t chunk_tokens;   /* of which the head makes the logits at a time; 0: HEAD_CHUNK_TOKENS */
+    /* optional: makes ready for attention of this shape, at set-up, and says what workspace it wants in all. Of
+     * document_start only whether it is NULL. */
+    err_t (*prepare_attention)(void *owner, const struct attention *a, bool is_backward, size_t *workspace_bytes,
+                               struct error *e);
+    void *owner; /* borrowed: its first argument */
 #define KERNEL(name, family, arguments, help) void(*name) arguments;
 #include "kernels.def"
 #undef KERNEL
@@ -71,16 +80,18 @@ struct kernels {
 err_t kernels_for(const struct kernels **out, const struct device *d, enum dtype type, const char *level,
                   struct error *e) MUST_CHECK;
 
-/* A table like another, of the same level and needs, whose kernels do nothing: for plans. */
+/* A table like another, of the same level and needs, whose kernels do nothing: for plans. Only attention is made ready
+ * where the context has `planned`, the table that will run; a failure stays in the context. */
 struct kernels kernels_dry(const struct kernels *like);
 
 /* Workspace that a context needs for these kernels with this many threads. */
 size_t kernels_workspace_bytes(const struct kernels *k, int threads);
 
 /* with_products: for all kernels; else for those that go over elements one by one or sum them, which on the CPU need no
- * workspace. The context owns its workspace; close takes a zeroed one too. */
+ * workspace. wanted_bytes: at least so much, from a plan. The context owns its workspace; close takes a zeroed one too.
+ */
 err_t kernel_context_open(struct kernel_context *c, struct device *d, const struct kernels *k, struct stream *s,
-                          bool with_products, struct error *e) MUST_CHECK;
+                          bool with_products, size_t wanted_bytes, struct error *e) MUST_CHECK;
 void kernel_context_close(struct kernel_context *c);
 err_t kernel_context_check(struct kernel_context *c, struct error *e) MUST_CHECK;
 

@@ -43,6 +43,7 @@ struct executor_spec {
     int n_microbatches;                              /* of a training step */
     int64_t sequences, length;                       /* largest microbatch of training */
     int64_t validation_sequences, validation_length; /* 0: no validation */
+    bool has_documents;                              /* microbatches have document_start */
 };
 
 /* Where inputs wait for their copy to the device; unused where copies are done when they return. */

@@ -12,6 +12,7 @@ static size_t larger(size_t a, size_t b) { return a > b ? a : b; }
 static err_t measure_unit(struct executor *x, int index, int64_t sequences, int64_t length, bool with_gradient,
                           struct error *e)
 {
+    static const int32_t some_documents;
     const struct unit *u = &x->spec.model->units[index];
     struct unit_sizes *size = &x->sizes[index];
     struct kernels nothing = kernels_dry(x->spec.kernels);
@@ -22,7 +23,8 @@ static err_t measure_unit(struct executor *x, int index, int64_t sequences, int6
     frame = mem_zalloc(1, size->frame_bytes);
     if (!frame) return FAIL(e, ERR_MEMORY, "out of memory while planning %s", u->name);
     exec_init_dry(&dry, &nothing, &x->kernel, x->spec.type);
-    dry.batch = (struct batch_view){.sequences = sequences, .length = length};
+    dry.batch = (struct batch_view){
+        .sequences = sequences, .length = length, .document_start = x->spec.has_documents ? &some_documents : NULL};
     dry.with_gradient = with_gradient;
     module_forward(u->module, &dry, frame, NULL, NULL);
     if (with_gradient) {
@@ -34,7 +36,7 @@ static err_t measure_unit(struct executor *x, int index, int64_t sequences, int6
     size->out_bytes = larger(size->out_bytes, (size_t)(sequences * length * u->out_width) * dtype_bytes(x->spec.type));
     x->scratch_bytes = larger(x->scratch_bytes, dry.scratch.peak);
     mem_free(frame);
-    return ERR_NONE;
+    return kernel_context_check(&x->kernel, e);
 }
 
 static err_t measure(struct executor *x, struct error *e)
@@ -42,6 +44,7 @@ static err_t measure(struct executor *x, struct error *e)
     const struct executor_spec *s = &x->spec;
     err_t rc = ERR_NONE;
 
+    x->kernel.planned = s->kernels;
     for (int u = 0; u < s->model->n_units && !rc; u++) {
         rc = measure_unit(x, u, s->sequences, s->length, true, e);
         if (!rc && s->validation_sequences)
@@ -173,8 +176,8 @@ err_t executor_open(struct executor *x, const struct executor_spec *spec, struct
     if (!rc) rc = open_staging(x, e);
     if (!rc) rc = device_alloc(d, x->scratch_bytes, MEMORY_SCRATCH, "scratch", NULL, &x->scratch, e);
     if (!rc) rc = device_alloc(d, sizeof *x->loss_sum, MEMORY_BUFFERS, "loss", NULL, (void **)&x->loss_sum, e);
-    if (!rc) rc = kernel_context_open(&x->kernel, d, spec->kernels, NULL, true, e);
-    if (!rc) rc = kernel_context_open(&x->comm_kernel, d, spec->kernels, x->comm, false, e);
+    if (!rc) rc = kernel_context_open(&x->kernel, d, spec->kernels, NULL, true, x->kernel.wanted_bytes, e);
+    if (!rc) rc = kernel_context_open(&x->comm_kernel, d, spec->kernels, x->comm, false, 0, e);
     x->exec = (struct exec){.k = spec->kernels, .kernel = &x->kernel, .type = spec->type, .loss_sum = x->loss_sum};
 out:
     if (rc) executor_close(x);

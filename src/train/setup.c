@@ -158,7 +158,8 @@ err_t trainer_open_model(struct trainer *t, const struct model_spec *model, stru
                                  .sequences = c->training.local_batch_size,
                                  .length = c->training.seq_len,
                                  .validation_sequences = c->validation.enable ? c->validation.local_batch_size : 0,
-                                 .validation_length = c->validation.enable ? c->validation.seq_len : 0};
+                                 .validation_length = c->validation.enable ? c->validation.seq_len : 0,
+                                 .has_documents = c->training.document_mask};
     err_t rc = model_create(&t->model, model, t->device, t->type, longest, e);
 
     spec.model = t->model;

@@ -33,13 +33,15 @@ static const char h200[] =
 
 static const int32_t documents; /* plans ask only whether there are any */
 
-/* Before cuDNN looks for a driver: ours, unless there is a real one. */
+/* Before cuDNN looks for a driver: ours, unless there is a real one. And its compiler, which cuDNN opens and closes for
+ * each plan: what a closed library keeps looks like a leak. */
 static void load_driver(void)
 {
     char path[4096];
     ssize_t n = readlink("/proc/self/exe", path, sizeof path - 1);
     struct str driver = {0};
 
+    dlopen("libnvrtc.so.13", RTLD_NOW | RTLD_NODELETE);
     if (dlopen("libcuda.so.1", RTLD_NOW | RTLD_GLOBAL)) return;
     assert_true(n > 0);
     path[n] = '\0';

@@ -282,13 +282,70 @@ static void test_the_next_step_is_right(void **state)
     check_retries(&meshes[2], DTYPE_BFLOAT16, false);
 }
 
+/* ---- attention is made ready when the executor is opened ---- */
+struct planned {
+    int forward, backward, with_documents;
+    int64_t length;
+    bool fails;
+};
+
+static err_t prepare(void *owner, const struct attention *a, bool is_backward, size_t *workspace_bytes, struct error *e)
+{
+    struct planned *p = owner;
+
+    p->forward += !is_backward;
+    p->backward += is_backward;
+    p->with_documents += a->document_start != NULL;
+    p->length = a->length;
+    if (p->fails && is_backward) return FAIL(e, ERR_UNSUPPORTED, "no such attention");
+    *workspace_bytes = is_backward ? 123456 : 4096;
+    return ERR_NONE;
+}
+
+/* Each block's attention, of training and of validation; the workspace is what the largest wants. */
+static void test_attention_is_planned(void **state)
+{
+    struct attempt a = {0};
+    struct rig_spec spec = spec_of(&a, 0);
+    struct planned planned = {0};
+    struct executor_spec executor;
+    struct kernels kernels;
+    struct comm *world;
+    struct rig rig;
+    struct error e;
+
+    (void)state;
+    for (int i = 0; i < AXIS_COUNT; i++) spec.mesh.degree[i] = 1;
+    assert_int_equal(comm_self_create(&world, &e), 0);
+    if (rig_open(&rig, &spec, world, &e)) fail_msg("%s", e.message);
+    executor = rig.executor.spec;
+    kernels = *executor.kernels;
+    kernels.prepare_attention = prepare;
+    kernels.owner = &planned;
+    executor.kernels = &kernels;
+    executor.has_documents = true;
+    executor_close(&rig.executor);
+    if (executor_open(&rig.executor, &executor, &e)) fail_msg("%s", e.message);
+    assert_int_equal(planned.forward, 2 * spec.model.n_layers);
+    assert_int_equal(planned.backward, spec.model.n_layers);
+    assert_int_equal(planned.with_documents, 3 * spec.model.n_layers);
+    assert_int_equal(planned.length, LENGTH);
+    assert_true(rig.executor.kernel.workspace_bytes == 123456);
+    executor_close(&rig.executor);
+
+    planned.fails = true;
+    assert_int_equal(executor_open(&rig.executor, &executor, &e), ERR_UNSUPPORTED);
+    assert_non_null(strstr(e.message, "no such attention"));
+    rig_close(&rig);
+    comm_destroy(world);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_collectives_fail),
-        cmocka_unit_test(test_device_is_out_of_memory),
-        cmocka_unit_test(test_host_is_out_of_memory),
-        cmocka_unit_test(test_the_next_step_is_right),
+        cmocka_unit_test(test_collectives_fail),      cmocka_unit_test(test_device_is_out_of_memory),
+        cmocka_unit_test(test_host_is_out_of_memory), cmocka_unit_test(test_the_next_step_is_right),
+        cmocka_unit_test(test_attention_is_planned),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
