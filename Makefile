@@ -58,8 +58,9 @@ NCCL_H   := $(wildcard $(CUDA_DIR)/include/nccl.h /usr/include/nccl.h /usr/local
 # the CUDA plugin; PTX of compute_90 stays in, uncompressed: for newer GPUs, and for the simulator
 KERNEL_FLAGS := -std=c++17 -O3 -lineinfo -gencode arch=compute_80,code=sm_80 -gencode arch=compute_90,code=[sm_90,compute_90] \
             --no-compress -cudart shared -Xcompiler -fPIC,-fvisibility=hidden,-Wall -D_GNU_SOURCE -Isrc -I.
+NO_CUDNN := $(if $(wildcard $(CUDNN_INCLUDE) $(CUDA_DIR)/include/cudnn.h /usr/include/cudnn.h /usr/local/include/cudnn.h),,src/cuda/cudnn_plan.c)
 NO_NCCL  := $(if $(NCCL_H),,src/cuda/nccl%)
-CUDA_O   := $(patsubst %.c,$(B)/%.o,$(filter-out $(NO_NCCL),$(wildcard src/cuda/*.c))) $(patsubst %.cu,build/cuda/%.o,$(wildcard kernels/cuda/*.cu))
+CUDA_O   := $(patsubst %.c,$(B)/%.o,$(filter-out $(NO_NCCL) $(NO_CUDNN),$(wildcard src/cuda/*.c))) $(patsubst %.cu,build/cuda/%.o,$(wildcard kernels/cuda/*.cu))
 PLUGINS  += $(if $(CUDA_DIR),$(B)/libctitan_cuda.so,$(B)/without_cuda)
 SIM      := $(if $(CUDA_DIR),$(addprefix $(B)/cudasim/,libcudart.so.13 libcuda.so.1 libnvidia-ml.so.1))
 TESTS_C  := $(filter-out $(if $(CUDA_DIR),,tests/cudasim/% tests/cuda/%),$(wildcard tests/*/test_*.c))
@@ -159,12 +160,13 @@ $(B)/cudasim/libnvidia-ml.so.1: $(B)/tests/cudasim/nvml.o
 	$(CC) $(if $(SANITIZER),$(FLAGS_S)) -shared -o $@ $^ -Wl,-soname,$(@F)
 # the plugin's host code, in tests without the plugin: tests/cuda/test_<name> with what it names here
 $(B)/src/cuda/%.o $(B)/tests/cuda/%.o: CPPFLAGS += $(addprefix -isystem ,$(wildcard $(CUDA_DIR)/include) $(CUDNN_INCLUDE))
-CUDNN_OBJECTS := $(patsubst %,$(B)/src/cuda/%.o,library attention_graph cudnn_plan cudnn)
+CUDNN_OBJECTS := $(patsubst src/%.c,$(B)/src/%.o,$(filter-out $(NO_CUDNN),$(addprefix src/cuda/,library.c attention_graph.c cudnn_plan.c cudnn.c)))
+$(B)/tests/cuda/test_attention_choice: $(B)/src/cuda/attention.o
 $(B)/tests/cuda/test_attention_graph: $(B)/src/cuda/attention_graph.o
 $(B)/tests/cuda/test_cudnn_plans $(B)/tests/cuda/test_cudnn_numbers: $(CUDNN_OBJECTS)
 $(B)/tests/cuda/test_nvml: $(B)/src/cuda/nvml.o $(B)/src/cuda/library.o | $(B)/cudasim/libnvidia-ml.so.1
 $(B)/tests/cuda/test_library: $(B)/src/cuda/library.o
-$(B)/tests/cuda/test_gemm: $(B)/src/cuda/gemm.o $(B)/src/cuda/device.o
+$(B)/tests/cuda/test_gemm: $(patsubst %,$(B)/src/cuda/%.o,gemm device attention nvml) $(CUDNN_OBJECTS)
 $(B)/tests/cuda/test_gemm: LDLIBS += -L$(CUDA_DIR)/lib64 -Wl,--enable-new-dtags,-rpath,$(CUDA_DIR)/lib64 -lcudart -lcublasLt
 $(B)/tests/cuda/test_library $(B)/tests/cuda/test_cudnn_plans: | $(B)/cudasim/libcuda.so.1
 $(B)/tests/cuda/test_cudnn_%: LDLIBS += -L$(CUDA_DIR)/lib64 -Wl,--enable-new-dtags,-rpath,$(CUDA_DIR)/lib64 -lcudart

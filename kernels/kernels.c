@@ -194,12 +194,20 @@ size_t kernels_workspace_bytes(const struct kernels *k, int threads)
 }
 
 err_t kernel_context_open(struct kernel_context *c, struct device *d, const struct kernels *k, struct stream *s,
-                          bool with_products, size_t wanted_bytes, struct error *e)
+                          bool with_products, struct error *e)
 {
     *c = (struct kernel_context){.device = d, .stream = s};
     c->workspace_bytes = with_products ? kernels_workspace_bytes(k, d->properties.threads) : k->workspace_bytes;
-    if (c->workspace_bytes < wanted_bytes) c->workspace_bytes = wanted_bytes;
     return device_alloc(d, c->workspace_bytes, MEMORY_SCRATCH, "kernel workspace", s, &c->workspace, e);
+}
+
+err_t kernel_context_grow(struct kernel_context *c, size_t wanted_bytes, struct error *e)
+{
+    if (c->workspace_bytes >= wanted_bytes) return ERR_NONE;
+    device_free(c->device, c->workspace);
+    c->workspace = NULL;
+    c->workspace_bytes = wanted_bytes;
+    return device_alloc(c->device, c->workspace_bytes, MEMORY_SCRATCH, "kernel workspace", c->stream, &c->workspace, e);
 }
 
 void kernel_context_close(struct kernel_context *c)

@@ -24,8 +24,8 @@ struct kernel_context {
     struct stream *stream; /* borrowed; NULL: the main stream */
     void *workspace;       /* owned; device memory of kernels_workspace_bytes(), of that stream */
     size_t workspace_bytes;
-    /* While a plan is made with kernels_dry: whose needs are asked for, NULL outside; and the largest workspace that was
-     * asked for. */
+    /* While a plan is made with kernels_dry: whose needs are asked for, NULL outside; and the largest workspace that
+     * was asked for. */
     const struct kernels *planned; /* borrowed */
     size_t wanted_bytes;
     err_t failed; /* sticky, set by kernels */
@@ -88,10 +88,11 @@ struct kernels kernels_dry(const struct kernels *like);
 size_t kernels_workspace_bytes(const struct kernels *k, int threads);
 
 /* with_products: for all kernels; else for those that go over elements one by one or sum them, which on the CPU need no
- * workspace. wanted_bytes: at least so much, from a plan. The context owns its workspace; close takes a zeroed one too.
- */
+ * workspace. The context owns its workspace; close takes a zeroed one too. */
 err_t kernel_context_open(struct kernel_context *c, struct device *d, const struct kernels *k, struct stream *s,
-                          bool with_products, size_t wanted_bytes, struct error *e) MUST_CHECK;
+                          bool with_products, struct error *e) MUST_CHECK;
+/* A workspace of at least so much, as a plan wants it; of a context that has not run anything. */
+err_t kernel_context_grow(struct kernel_context *c, size_t wanted_bytes, struct error *e) MUST_CHECK;
 void kernel_context_close(struct kernel_context *c);
 err_t kernel_context_check(struct kernel_context *c, struct error *e) MUST_CHECK;
 

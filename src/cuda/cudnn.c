@@ -21,6 +21,7 @@ err_t cudnn_attention_supports(const struct attention *a, enum dtype compute, st
 
 #include <cuda_runtime_api.h>
 #include <math.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "base/mem.h"
@@ -29,7 +30,7 @@ err_t cudnn_attention_supports(const struct attention *a, enum dtype compute, st
 /* One shape in one direction. */
 struct prepared {
     struct attention shape; /* without what is no part of it: zero */
-    bool is_backward;
+    bool is_backward, fixed_order;
     struct cudnn_plan plan;
     size_t workspace_bytes;
     err_t refused; /* cuDNN's answer, kept */
@@ -38,21 +39,30 @@ struct prepared {
 
 struct cudnn {
     struct cudnn_target target;
-    bool fixed_order;
+    size_t fixed_order_bytes;
     struct prepared **items; /* owned */
     int n, capacity;
 };
 
-static size_t aligned(size_t bytes) { return (bytes + 255) / 256 * 256; }
+enum { ALIGN_BYTES = 256 };
+
+static size_t aligned(size_t bytes) { return (bytes + ALIGN_BYTES - 1) / ALIGN_BYTES * ALIGN_BYTES; }
 
 static size_t delta_bytes(const struct attention *a)
 {
     return (size_t)(a->sequences * a->heads * a->length) * sizeof(float);
 }
 
-static size_t dq_sum_bytes(const struct cudnn *c, const struct attention *a)
+static size_t dq_sum_bytes(const struct prepared *p)
 {
-    return c->fixed_order ? 0 : delta_bytes(a) * (size_t)a->d_qk;
+    return p->is_backward && !p->fixed_order ? delta_bytes(&p->shape) * (size_t)p->shape.d_qk : 0;
+}
+
+/* What the plan of a fixed order wants, about: all scores in bfloat16. */
+static bool has_fixed_order(const struct cudnn *c, const struct attention *a)
+{
+    return (double)a->sequences * (double)a->heads * (double)a->length * (double)a->length * 2 <=
+           (double)c->fixed_order_bytes;
 }
 
 err_t cudnn_open(struct cudnn **out, const struct cudnn_options *options, struct error *e)
@@ -67,7 +77,7 @@ err_t cudnn_open(struct cudnn **out, const struct cudnn_options *options, struct
         mem_free(c);
         return rc;
     }
-    c->fixed_order = options->fixed_order;
+    c->fixed_order_bytes = options->fixed_order_bytes;
     *out = c;
     return ERR_NONE;
 }
@@ -82,6 +92,13 @@ void cudnn_close(struct cudnn *c)
     mem_free(c->items);
     cudnn_target_close(&c->target);
     mem_free(c);
+}
+
+void cudnn_version(const struct cudnn *c, char *text, size_t bytes)
+{
+    int version = (int)c->target.cudnnGetVersion();
+
+    snprintf(text, bytes, "%d.%d.%d", version / 10000, version / 100 % 100, version % 100);
 }
 
 /* ---- plans ---- */
@@ -141,14 +158,15 @@ static err_t prepare(struct cudnn *c, const struct attention *a, bool is_backwar
         if (!p) return FAIL(e, ERR_MEMORY, "out of memory for a plan of attention");
         p->shape = shape_of(a);
         p->is_backward = is_backward;
+        p->fixed_order = has_fixed_order(c, a);
         if (is_backward)
-            attention_graph_backward(&p->plan.graph, a, c->fixed_order);
+            attention_graph_backward(&p->plan.graph, a, p->fixed_order);
         else
             attention_graph_forward(&p->plan.graph, a);
         p->refused = cudnn_plan_build(&p->plan, &c->target, &p->error);
         if (!p->refused)
-            p->workspace_bytes = aligned(p->plan.workspace_bytes) +
-                                 (is_backward ? aligned(delta_bytes(a)) + aligned(dq_sum_bytes(c, a)) : 0);
+            p->workspace_bytes = ALIGN_BYTES + aligned(p->plan.workspace_bytes) +
+                                 (is_backward ? aligned(delta_bytes(a)) : 0) + dq_sum_bytes(p);
     }
     if (p->refused && e) *e = p->error;
     return p->refused;
@@ -177,16 +195,15 @@ static err_t run(struct cudnn *c, const struct prepared *p, const void *data[GRA
                  void *workspace, size_t workspace_bytes, cudaStream_t stream, struct error *e)
 {
     const float factor = (float)scale, lowest = -INFINITY, one = 1;
-    char *delta = (char *)workspace + aligned(p->plan.workspace_bytes),
+    char *start = (char *)aligned((uintptr_t)workspace), *delta = start + aligned(p->plan.workspace_bytes),
          *dq_sum = delta + aligned(delta_bytes(&p->shape));
-    size_t sum_bytes = p->is_backward ? dq_sum_bytes(c, &p->shape) : 0;
     cudnnStatus_t status;
 
     if (workspace_bytes < p->workspace_bytes)
         return FAIL(e, ERR_RANGE, "attention by cuDNN wants a workspace of %zu bytes, it got %zu", p->workspace_bytes,
                     workspace_bytes);
-    if (sum_bytes) {
-        cudaError_t code = cudaMemsetAsync(dq_sum, 0, sum_bytes, stream);
+    if (dq_sum_bytes(p)) {
+        cudaError_t code = cudaMemsetAsync(dq_sum, 0, dq_sum_bytes(p), stream);
 
         if (code != cudaSuccess)
             return FAIL(e, ERR_DEVICE, "cudaMemsetAsync before attention: %s", cudaGetErrorString(code));
@@ -199,7 +216,7 @@ static err_t run(struct cudnn *c, const struct prepared *p, const void *data[GRA
     data[GRAPH_SCALE] = &factor;
     data[GRAPH_LOWEST] = &lowest;
     data[GRAPH_ONE] = &one;
-    return cudnn_plan_run(&p->plan, &c->target, data, workspace, e);
+    return cudnn_plan_run(&p->plan, &c->target, data, start, e);
 }
 
 err_t cudnn_attention_forward(struct cudnn *c, const struct attention *a, const void *q, const void *k, const void *v,
@@ -243,10 +260,35 @@ err_t cudnn_open(struct cudnn **out, const struct cudnn_options *options, struct
 /* Nobody has a struct cudnn: the others are there to be linked. */
 void cudnn_close(struct cudnn *c) { BUG_ON(c); }
 
+void cudnn_version(const struct cudnn *c, char *text, size_t bytes) { BUG("%p %p %zu", (void *)c, text, bytes); }
+
 err_t cudnn_attention_prepare(struct cudnn *c, const struct attention *a, enum dtype compute, bool with_backward,
                               struct error *e)
 {
-    BUG("no cuDNN was opened: %p %p %d %d %p", (void *)c, (const void *)a, (int)compute, (int)with_backward, (void *)e);
+    BUG("%p %p %d %d %p", (void *)c, (void *)a, (int)compute, with_backward, (void *)e);
+}
+
+size_t cudnn_attention_workspace_bytes(const struct cudnn *c, const struct attention *a, bool is_backward)
+{
+    BUG("%p %p %d", (void *)c, (void *)a, is_backward);
+}
+
+err_t cudnn_attention_forward(struct cudnn *c, const struct attention *a, const void *q, const void *k, const void *v,
+                              void *out, void *lse, void *workspace, size_t workspace_bytes, struct CUstream_st *stream,
+                              struct error *e)
+{
+    const void *unused[] = {c, a, q, k, v, out, lse, workspace, &workspace_bytes, stream, e};
+
+    BUG("%p", (void *)unused);
+}
+
+err_t cudnn_attention_backward(struct cudnn *c, const struct attention *a, const void *q, const void *k, const void *v,
+                               const void *out, const void *lse, const void *dout, void *dq, void *dk, void *dv,
+                               void *workspace, size_t workspace_bytes, struct CUstream_st *stream, struct error *e)
+{
+    const void *unused[] = {c, a, q, k, v, out, lse, dout, dq, dk, dv, workspace, &workspace_bytes, stream, e};
+
+    BUG("%p", (void *)unused);
 }
 
 #endif

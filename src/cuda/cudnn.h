@@ -26,14 +26,17 @@ struct CUstream_st;
 struct cudnn; /* the library's handle, and the plans of the shapes seen so far */
 
 struct cudnn_options {
-    bool fixed_order;       /* the same bits in each run, for more workspace (attention_graph.h) */
-    const char *properties; /* NULL: the GPU that this thread uses; else plans only, see cudnn_target_open */
+    size_t fixed_order_bytes; /* the same bits in each run, where that costs at most so much workspace
+                                 (attention_graph.h); SIZE_MAX = always */
+    const char *properties;   /* NULL: the GPU that this thread uses; else plans only, see cudnn_target_open */
 };
 
 /* ERR_UNSUPPORTED: libcudnn.so.9 is nowhere or too old, or the plugin was built without its headers. ERR_DEVICE: it
  * cannot use the GPU. The message is the reason alone. */
 err_t cudnn_open(struct cudnn **out, const struct cudnn_options *options, struct error *e) MUST_CHECK;
 void cudnn_close(struct cudnn *c); /* NULL is fine; the device must be idle */
+
+void cudnn_version(const struct cudnn *c, char *text, size_t bytes); /* "9.19.0" */
 
 /* Whether the shape is one that could be prepared, by rules alone: ERR_UNSUPPORTED says why not. What engines there are
  * is known to cudnn_attention_prepare. */
@@ -49,7 +52,7 @@ size_t cudnn_attention_workspace_bytes(const struct cudnn *c, const struct atten
 
 /*
  * The kernels of kernels.def, given to `stream`. Shapes that are not prepared are prepared now, at the cost of a pause.
- * workspace: device memory of at least cudnn_attention_workspace_bytes, aligned to 256 bytes; it is free again when the
+ * workspace: device memory of at least cudnn_attention_workspace_bytes; it is free again when the
  * stream has come past this. Arrays must be aligned to 16 bytes.
  * ERR_RANGE: the workspace is too small. ERR_UNSUPPORTED: as prepare. ERR_DEVICE: cuDNN failed.
  */

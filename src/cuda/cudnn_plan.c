@@ -260,8 +260,10 @@ err_t cudnn_plan_build(struct cudnn_plan *p, const struct cudnn_target *t, struc
                                                      CUDNN_TYPE_INT64, 1, &got, &bytes),
                          e);
     p->workspace_bytes = (size_t)bytes;
-    if (l.failed) cudnn_plan_release(p, t);
-    return l.failed;
+    if (!l.failed) return ERR_NONE;
+    cudnn_plan_release(p, t);
+    if (e) e->code = ERR_UNSUPPORTED; /* whatever it was: there is another way */
+    return ERR_UNSUPPORTED;
 }
 
 void cudnn_plan_release(struct cudnn_plan *p, const struct cudnn_target *t)

@@ -49,7 +49,7 @@ err_t cudnn_target_open(struct cudnn_target *t, const char *properties, struct e
 void cudnn_target_close(struct cudnn_target *t);
 
 /* Fills what is missing of p, whose graph is set; the rest is zero. Takes about a second: cuDNN compiles a kernel.
- * ERR_UNSUPPORTED: no engine takes the graph; the message has cuDNN's reason. */
+ * ERR_UNSUPPORTED: it made none; the message has cuDNN's reason. */
 err_t cudnn_plan_build(struct cudnn_plan *p, const struct cudnn_target *t, struct error *e) MUST_CHECK;
 void cudnn_plan_release(struct cudnn_plan *p, const struct cudnn_target *t);
 

@@ -7,7 +7,9 @@
 #include <string.h>
 
 #include "base/mem.h"
+#include "cuda/attention.h"
 #include "cuda/gemm.h"
+#include "cuda/nvml.h"
 
 /* ---- failures ---- */
 err_t cuda_fail(struct device *d, const char *what, const char *reason, struct error *e)
@@ -181,12 +183,33 @@ static bool cuda_event_is_done(struct device *d, struct event *event)
     return true;
 }
 
+/* ---- sensors ---- */
+static void cuda_sensors(struct device *d, struct device_sensors *out)
+{
+    struct cuda_device *c = cuda_device_of(d);
+
+    if (c->nvml) nvml_read(c->nvml, out);
+}
+
+/* A GPU works without. */
+static void open_sensors(struct cuda_device *c)
+{
+    char bus_id[32];
+
+    if (cudaDeviceGetPCIBusId(bus_id, sizeof bus_id, c->index) != cudaSuccess)
+        cudaGetLastError(); /* the next call must not find it */
+    else if (nvml_open(&c->nvml, bus_id, NULL))
+        c->nvml = NULL;
+}
+
 /* ---- opening ---- */
 static void cuda_close(struct device *d)
 {
     struct cuda_device *c = cuda_device_of(d);
 
     gemm_plans_destroy(c->gemm_plans);
+    cuda_attention_destroy(c->attention);
+    nvml_close(c->nvml);
     if (c->main) cudaStreamDestroy(c->main);
     mem_free(c);
 }
@@ -211,6 +234,7 @@ static const struct device_ops device_ops_cuda = {
     .event_record = cuda_event_record,
     .event_synchronize = cuda_event_synchronize,
     .event_is_done = cuda_event_is_done,
+    .sensors = cuda_sensors,
 };
 
 static err_t count_gpus(int *n, struct error *e)
@@ -263,6 +287,7 @@ static err_t describe(struct cuda_device *c, struct error *e)
              prop.minor, driver / 1000, driver % 1000 / 10, runtime / 1000, runtime % 1000 / 10);
     p->memory_bytes = (int64_t)free_bytes; /* what others left */
     p->multiprocessors = prop.multiProcessorCount;
+    c->major = prop.major;
     if (prop.major < 8)
         return FAIL(e, ERR_UNSUPPORTED, "%s has compute capability %d.%d, the kernels need 8.0 or more", p->name,
                     prop.major, prop.minor);
@@ -285,6 +310,7 @@ err_t cuda_device_create(struct device **out, const struct device_options *optio
     if (!rc)
         rc = cuda_check(&c->base, "cudaStreamCreate", cudaStreamCreateWithFlags(&c->main, cudaStreamNonBlocking), e);
     if (rc) goto failed;
+    open_sensors(c);
     *out = &c->base;
     return ERR_NONE;
 failed:

@@ -2,6 +2,7 @@
 /* The table that the plugin exports, and its kernels: see device/plugin.h. */
 #include "device/plugin.h"
 
+#include "cuda/attention.h"
 #include "cuda/cuda.h"
 #include "cuda/nccl.h"
 
@@ -53,7 +54,6 @@ static err_t cuda_kernels(const struct kernels **out, const struct device *d, en
 {
     static const struct kernels *const tables[] = {&kernels_bfloat16, &kernels_float32, &kernels_float64};
 
-    (void)d;
     *out = NULL;
     for (int i = 0; i < 3; i++) {
         const char *lacks;
@@ -63,7 +63,7 @@ static err_t cuda_kernels(const struct kernels **out, const struct device *d, en
         if (lacks)
             return FAIL(e, ERR_UNSUPPORTED, "the GPU has no kernel %s for %s: use device.kind=cpu", lacks,
                         dtype_name(compute));
-        *out = tables[i];
+        *out = compute == DTYPE_BFLOAT16 ? cuda_attention_table((struct device *)d, tables[i]) : tables[i];
         return ERR_NONE;
     }
     return FAIL(e, ERR_UNSUPPORTED, "the GPU has no kernels for %s: use bfloat16 or float32", dtype_name(compute));

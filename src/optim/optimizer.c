@@ -67,7 +67,7 @@ err_t optimizer_open(struct optimizer *o, const struct optim_spec *spec, struct 
     o->spec.groups = NULL; /* borrowed for this call only */
     for (int i = 0; i < n; i++) total += 2 * moment_bytes(o, i);
     if (!rc) rc = device_alloc_zeros(spec->device, total, MEMORY_OPTIMIZER, "moments", NULL, &o->storage, e);
-    if (!rc) rc = kernel_context_open(&o->kernel, spec->device, spec->kernels, NULL, false, 0, e);
+    if (!rc) rc = kernel_context_open(&o->kernel, spec->device, spec->kernels, NULL, false, e);
     if (!rc) rc = device_alloc(spec->device, 3 * sizeof *o->sum, MEMORY_BUFFERS, "norm", NULL, (void **)&o->sum, e);
     if (rc) {
         optimizer_close(o);

@@ -155,7 +155,7 @@ static err_t open_buffers(struct executor *x, struct error *e)
 err_t executor_open(struct executor *x, const struct executor_spec *spec, struct error *e)
 {
     struct device *d = spec->device;
-    size_t units = (size_t)spec->model->n_units, microbatches = (size_t)spec->n_microbatches;
+    size_t units = (size_t)spec->model->n_units, microbatches = (size_t)spec->n_microbatches, wanted_bytes;
     err_t rc;
 
     *x = (struct executor){.spec = *spec};
@@ -170,14 +170,16 @@ err_t executor_open(struct executor *x, const struct executor_spec *spec, struct
     rc = d->ops->stream_create(d, &x->comm, e);
     if (!rc) rc = d->ops->event_create(d, &x->order, e);
     if (!rc) rc = measure(x, e);
+    wanted_bytes = x->kernel.wanted_bytes;
     if (!rc) rc = make_lists(x, e);
     for (int i = 0; i < spec->model->n_groups && !rc; i++) rc = open_group(x, i, e);
     if (!rc) rc = open_buffers(x, e);
     if (!rc) rc = open_staging(x, e);
     if (!rc) rc = device_alloc(d, x->scratch_bytes, MEMORY_SCRATCH, "scratch", NULL, &x->scratch, e);
     if (!rc) rc = device_alloc(d, sizeof *x->loss_sum, MEMORY_BUFFERS, "loss", NULL, (void **)&x->loss_sum, e);
-    if (!rc) rc = kernel_context_open(&x->kernel, d, spec->kernels, NULL, true, x->kernel.wanted_bytes, e);
-    if (!rc) rc = kernel_context_open(&x->comm_kernel, d, spec->kernels, x->comm, false, 0, e);
+    if (!rc) rc = kernel_context_open(&x->kernel, d, spec->kernels, NULL, true, e);
+    if (!rc) rc = kernel_context_grow(&x->kernel, wanted_bytes, e);
+    if (!rc) rc = kernel_context_open(&x->comm_kernel, d, spec->kernels, x->comm, false, e);
     x->exec = (struct exec){.k = spec->kernels, .kernel = &x->kernel, .type = spec->type, .loss_sum = x->loss_sum};
 out:
     if (rc) executor_close(x);

@@ -72,7 +72,7 @@ static void need_gpu(void)
         skip();
     }
     if (rc) fail_msg("%s", e.message);
-    options.fixed_order = true;
+    options.fixed_order_bytes = SIZE_MAX;
     if (cudnn_open(&gpu.fixed, &options, &e)) fail_msg("%s", e.message);
     CUDA(cudaStreamCreateWithFlags(&gpu.stream, cudaStreamNonBlocking));
     if (pool_create(&gpu.device.pool, (int)sysconf(_SC_NPROCESSORS_ONLN), &e)) fail_msg("%s", e.message);

@@ -54,7 +54,7 @@ static void load_driver(void)
 /* Skips the running test where there is no cuDNN. */
 static struct cudnn *open_plans(bool fixed_order)
 {
-    struct cudnn_options options = {.fixed_order = fixed_order, .properties = h200};
+    struct cudnn_options options = {.fixed_order_bytes = fixed_order ? SIZE_MAX : 0, .properties = h200};
     struct error e = {0};
     struct cudnn *c;
     err_t rc;

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* The GPU as a device: memory, copies, streams and events, out of memory, and that a failure is kept. */
+#include <dlfcn.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -39,6 +40,22 @@ static void test_properties(void **state)
     assert_true(d->properties.multiprocessors > 0);
     assert_true(d->properties.name[0]);
     assert_non_null(strstr(d->properties.versions, "compute capability"));
+    device_close(d);
+}
+
+/* A GPU may lack any of them; the simulated one has all. */
+static void test_sensors(void **state)
+{
+    struct device *d = gpu_open(0);
+    struct device_sensors s, later;
+    bool is_simulated = dlsym(RTLD_DEFAULT, "cudasim_reports");
+
+    (void)state;
+    assert_true(device_read_sensors(d, &s));
+    assert_true(device_read_sensors(d, &later));
+    assert_true(is_simulated ? s.power_w > 0 : !(s.power_w <= 0));
+    assert_true(is_simulated ? later.energy_j > s.energy_j : !(later.energy_j < s.energy_j));
+    assert_true(is_simulated ? s.utilization_percent > 0 : !(s.utilization_percent < 0 || s.utilization_percent > 100));
     device_close(d);
 }
 
@@ -131,10 +148,8 @@ static void test_out_of_memory(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_properties),
-        cmocka_unit_test(test_copies),
-        cmocka_unit_test(test_streams),
-        cmocka_unit_test(test_out_of_memory),
+        cmocka_unit_test(test_properties), cmocka_unit_test(test_sensors),       cmocka_unit_test(test_copies),
+        cmocka_unit_test(test_streams),    cmocka_unit_test(test_out_of_memory),
     };
     return gpu_is_here() ? cmocka_run_group_tests(tests, NULL, NULL) : GPU_SKIPPED;
 }
