@@ -78,7 +78,6 @@ const struct kernels *cuda_attention_table(struct device *d, const struct kernel
     struct error e;
 
     if (t) return &t->table;
-    if (c->major < 9) return plain;
     t = mem_zalloc(1, sizeof *t);
     if (!t) return plain;
     c->attention = t;

@@ -18,7 +18,6 @@ struct cuda_device {
     struct device base; /* first */
     int index;          /* among the GPUs that the process sees */
     cudaStream_t main;
-    int major;                        /* of the compute capability */
     struct gemm_plans *gemm_plans;    /* owned; NULL before the first product */
     struct cuda_attention *attention; /* owned; NULL before kernels of bfloat16 were asked for */
     struct nvml *nvml;                /* owned; NULL where there are no sensors */

@@ -287,7 +287,6 @@ static err_t describe(struct cuda_device *c, struct error *e)
              prop.minor, driver / 1000, driver % 1000 / 10, runtime / 1000, runtime % 1000 / 10);
     p->memory_bytes = (int64_t)free_bytes; /* what others left */
     p->multiprocessors = prop.multiProcessorCount;
-    c->major = prop.major;
     if (prop.major < 8)
         return FAIL(e, ERR_UNSUPPORTED, "%s has compute capability %d.%d, the kernels need 8.0 or more", p->name,
                     prop.major, prop.minor);

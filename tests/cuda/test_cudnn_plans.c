@@ -51,15 +51,19 @@ static void load_driver(void)
     str_release(&driver);
 }
 
-/* Skips the running test where there is no cuDNN. */
-static struct cudnn *open_plans(bool fixed_order)
+/* For a GPU of this compute capability, 90 = 9.0, else as an H200. Skips the running test where there is no cuDNN. */
+static struct cudnn *open_plans_for(int capability, bool fixed_order)
 {
-    struct cudnn_options options = {.fixed_order_bytes = fixed_order ? SIZE_MAX : 0, .properties = h200};
+    static const char version[] = "\"deviceVer\":900";
+    char properties[sizeof h200 + 16];
+    struct cudnn_options options = {.fixed_order_bytes = fixed_order ? SIZE_MAX : 0, .properties = properties};
     struct error e = {0};
     struct cudnn *c;
     err_t rc;
 
     load_driver();
+    assert_memory_equal(h200 + 1, version, sizeof version - 1);
+    snprintf(properties, sizeof properties, "{\"deviceVer\":%d%s", 10 * capability, h200 + sizeof version);
     rc = cudnn_open(&c, &options, &e);
     if (rc == ERR_UNSUPPORTED) {
         print_message("skipped: %s\n", e.message);
@@ -68,6 +72,8 @@ static struct cudnn *open_plans(bool fixed_order)
     if (rc) fail_msg("%s", e.message);
     return c;
 }
+
+static struct cudnn *open_plans(bool fixed_order) { return open_plans_for(90, fixed_order); }
 
 static struct attention shape_of(int64_t sequences, int64_t length, int64_t heads, int64_t kv_heads, int64_t head_dim,
                                  bool has_documents)
@@ -180,6 +186,20 @@ static void test_fixed_order(void **state)
     cudnn_close(c);
 }
 
+/* Ampere has no backward pass with documents; Blackwell has all. */
+static void test_other_gpus(void **state)
+{
+    struct attention plain = shape_of(2, 1024, 8, 2, 128, false), packed = shape_of(2, 1024, 8, 2, 128, true);
+    struct cudnn *c = open_plans_for(80, false);
+
+    (void)state;
+    assert_plans(c, &plain, "8.0");
+    cudnn_close(c);
+    c = open_plans_for(100, false);
+    assert_plans(c, &packed, "10.0");
+    cudnn_close(c);
+}
+
 static void test_cache(void **state)
 {
     struct attention a = shape_of(1, 64, 2, 2, 64, false), other = a;
@@ -242,8 +262,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_not_supported), cmocka_unit_test(test_configurations), cmocka_unit_test(test_flavors),
-        cmocka_unit_test(test_other_shapes),  cmocka_unit_test(test_fixed_order),    cmocka_unit_test(test_cache),
-        cmocka_unit_test(test_refused),
+        cmocka_unit_test(test_other_shapes),  cmocka_unit_test(test_fixed_order),    cmocka_unit_test(test_other_gpus),
+        cmocka_unit_test(test_cache),         cmocka_unit_test(test_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
