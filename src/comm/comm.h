@@ -68,7 +68,7 @@ struct comm_ops {
     void (*set_timeout)(struct comm *c, double seconds);
     /* Optional, for backends that cannot learn what other ranks pass to split: see comm_split_ranks. */
     err_t (*split_ranks)(struct comm *c, const int *ranks, int n, struct comm **out, struct error *e);
-    /* Optional, for backends whose work goes on after a call returned: see comm_check. */
+    /* Optional: see comm_check. */
     err_t (*check)(struct comm *c, struct str *pending, struct error *e);
 };
 
@@ -97,8 +97,8 @@ err_t comm_all_reduce(struct comm *c, const char *name, void *data, size_t count
                       enum comm_operator op, struct stream *stream, struct error *e) MUST_CHECK;
 err_t comm_broadcast(struct comm *c, const char *name, void *data, size_t bytes, int root, struct stream *stream,
                      struct error *e) MUST_CHECK;
-/* Has work failed that was put on a stream? Never blocks. pending (may be NULL): the first collective that has not
- * finished is appended, if there is one. */
+/* Has the job failed, or work that was put on a stream? Never blocks. pending (may be NULL): the first collective that
+ * has not finished is appended, if there is one. */
 err_t comm_check(struct comm *c, struct str *pending, struct error *e) MUST_CHECK;
 void comm_abort(struct comm *c, const char *reason);
 void comm_set_timeout(struct comm *c, double seconds);

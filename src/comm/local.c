@@ -218,6 +218,12 @@ static void local_set_timeout(struct comm *c, double seconds)
     shared_job_set_timeout(&local_of(c)->job->job, seconds);
 }
 
+static err_t local_check(struct comm *c, struct str *pending, struct error *e)
+{
+    (void)pending; /* calls are done when they return */
+    return shared_job_check(&local_of(c)->job->job, e);
+}
+
 static const struct comm_ops ops = {
     .name = "local",
     .destroy = local_destroy,
@@ -229,6 +235,7 @@ static const struct comm_ops ops = {
     .broadcast = local_broadcast,
     .abort = local_abort,
     .set_timeout = local_set_timeout,
+    .check = local_check,
 };
 
 err_t comm_local_create(int size, const struct comm_options *options, struct comm **out, struct error *e)

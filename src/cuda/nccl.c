@@ -16,7 +16,7 @@
 #include "cuda/cuda.h"
 #include "cuda/nccl_api.h"
 
-enum { RECENT_CALLS = 64, POLL_NS = 50000 };
+enum { RECENT_CALLS = 64, POLL_NS = 50000, CHECK_NS = 20000000 };
 
 struct recent {
     char what[96]; /* all_gather "layers.3" */
@@ -57,17 +57,33 @@ static err_t nccl_error(struct nccl *n, const char *call, const char *name, nccl
                 detail && detail[0] ? ": " : "", detail ? detail : "");
 }
 
+/* Has a rank of the job failed, or died? What it would have sent never comes. */
+static err_t check_job(struct nccl *n, struct error *e)
+{
+    err_t rc = comm_check(n->host, NULL, e);
+
+    n->has_failed |= rc != ERR_NONE;
+    return rc;
+}
+
 /* Brings a call to an end that NCCL says is in progress; that is so when it has to meet other ranks first. */
 static err_t complete(struct nccl *n, const char *call, const char *name, ncclResult_t result, struct error *e)
 {
-    int64_t deadline = clock_ns() + (int64_t)(n->timeout_s * 1e9);
+    int64_t now = clock_ns(), checked = now, deadline = now + (int64_t)(n->timeout_s * 1e9);
 
     while (result == ncclInProgress) {
         ncclResult_t asked = n->api.get_async_error(n->handle, &result);
 
         if (asked != ncclSuccess) result = asked;
         if (result != ncclInProgress) break;
-        if (clock_ns() > deadline) {
+        now = clock_ns();
+        if (now - checked > CHECK_NS) {
+            err_t rc = check_job(n, e);
+
+            if (rc) return rc;
+            checked = now;
+        }
+        if (now > deadline) {
             n->has_failed = true;
             return FAIL(e, ERR_TIMEOUT, "%s \"%s\": the other ranks of this group did not arrive within %g s", call,
                         name, n->timeout_s);
@@ -189,8 +205,9 @@ static err_t nccl_check(struct comm *c, struct str *pending, struct error *e)
 {
     struct nccl *n = of(c);
     ncclResult_t state = ncclSuccess, asked;
+    err_t rc = check_job(n, e);
 
-    if (!n->handle) return ERR_NONE;
+    if (rc || !n->handle) return rc;
     asked = n->api.get_async_error(n->handle, &state);
     if (asked != ncclSuccess) state = asked;
     if (state != ncclSuccess && state != ncclInProgress) return nccl_error(n, "a collective", "unknown", state, e);
@@ -204,6 +221,7 @@ static void close_handle(struct nccl *n)
     struct error ignored;
 
     if (!n->handle) return;
+    if (cuda_device_of(n->device)->failed || check_job(n, &ignored)) n->has_failed = true;
     if (!n->has_failed && complete(n, "finalize", "", n->api.finalize(n->handle), &ignored) == ERR_NONE)
         n->api.destroy(n->handle);
     else

@@ -255,6 +255,16 @@ static void mpi_set_timeout(struct comm *c, double seconds)
 
 struct mpi_job *mpi_comm_job(struct comm *c) { return mpi_of(c)->job; }
 
+/* Sees ranks that died, too. */
+static err_t mpi_comm_check(struct comm *c, struct str *pending, struct error *e)
+{
+    struct mpi_job *job = mpi_of(c)->job;
+
+    (void)pending; /* calls are done when they return */
+    mpi_job_poll(job);
+    return shared_job_check(&job->board->job, e);
+}
+
 static const struct comm_ops ops = {
     .name = "mpi",
     .destroy = mpi_destroy,
@@ -266,4 +276,5 @@ static const struct comm_ops ops = {
     .broadcast = mpi_broadcast,
     .abort = mpi_abort,
     .set_timeout = mpi_set_timeout,
+    .check = mpi_comm_check,
 };

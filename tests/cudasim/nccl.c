@@ -321,6 +321,14 @@ static void run_op(struct sim_op *op, struct sim_access *access)
     remove_pending(comm, op->position, op->stream);
 }
 
+/* Runs the first one. On a device that has failed nothing runs any more, so that nothing removes itself either. */
+static void run_pending(struct ncclComm *comm)
+{
+    struct pending next = *comm->first;
+    stream_run_to(next.stream, next.position);
+    remove_pending(comm, next.position, next.stream);
+}
+
 static void demand(struct sim_op *op)
 {
     struct ncclComm *comm = ((struct nccl_op *)op)->comm;
@@ -346,9 +354,8 @@ static void *progress(void *argument)
     while (!comm->is_stopping) {
         uint32_t since = group_changes(&comm->group);
         if (comm->first && (comm->is_demanded || comm->group.shared->waiting)) {
-            struct pending next = *comm->first;
             comm->is_demanded = false;
-            stream_run_to(next.stream, next.position);
+            run_pending(comm);
             continue;
         }
         comm->is_demanded = false;
@@ -474,7 +481,7 @@ ncclResult_t ncclCommFinalize(ncclComm_t handle)
     struct ncclComm *comm = comm_of(__func__, handle);
     comm->is_finalized = true;
     if (!comm->is_blocking) return is_settled(comm) ? ncclSuccess : ncclInProgress;
-    while (comm->first) stream_run_to(comm->first->stream, comm->first->position);
+    while (comm->first) run_pending(comm);
     is_settled(comm);
     group_wait(&comm->group, all_left, NULL);
     return ncclSuccess;
@@ -502,7 +509,7 @@ ncclResult_t ncclCommDestroy(ncclComm_t handle)
     if (comm->first && !runtime_device_has_failed())
         sim_report("%s: operations of the communicator have not run yet: wait for their streams, or finalize it",
                    __func__);
-    while (comm->first) stream_run_to(comm->first->stream, comm->first->position);
+    while (comm->first) run_pending(comm);
     close_comm(comm);
     return ncclSuccess;
 }
@@ -517,7 +524,7 @@ ncclResult_t ncclCommAbort(ncclComm_t handle)
     comm->group.shared->aborted++;
     group_changed(&comm->group);
     /* what waits in it returns; what has not run yet will do nothing */
-    while (comm->first) stream_run_to(comm->first->stream, comm->first->position);
+    while (comm->first) run_pending(comm);
     close_comm(comm);
     return ncclSuccess;
 }
