@@ -81,7 +81,14 @@ static __device__ __forceinline__ void add_scores(W (&s)[R][R], const matrix<con
     }
 }
 
-/* sum[i][c] += sum of t.p[k][R ty + i] * x[x_row + k][column + tx + SIDE c] over the N rows k of a tile. */
+/* Which of a slice's SIDE * C columns is the c-th of thread tx: VEC of them are side by side, to be loaded at once. */
+template <class W, int C> constexpr int VEC = C < PACK<W> ? C : PACK<W>;
+template <class W, int C> static __device__ __forceinline__ int column_of(int tx, int c)
+{
+    return c / VEC<W, C> * SIDE * VEC<W, C> + tx * VEC<W, C> + c % VEC<W, C>;
+}
+
+/* sum[i][c] += sum of t.p[k][R ty + i] * x[x_row + k][column + column_of(tx, c)] over the N rows k of a tile. */
 template <class T, class W, int R, int C>
 static __device__ __forceinline__ void add_rows(W (&sum)[R][C], const matrix<const T> &x, int x_row, int column,
                                                 tiles<W, C> &t)
@@ -102,17 +109,20 @@ static __device__ __forceinline__ void add_rows(W (&sum)[R][C], const matrix<con
 
             load(a, &t.p[start + i][ty * R]);
 #pragma unroll
-            for (int c = 0; c < C; c++) {
-                const W b = t.rows[i][tx + SIDE * c];
+            for (int c = 0; c < C; c += VEC<W, C>) {
+                W b[VEC<W, C>];
 
+                load(b, &t.rows[i][column_of<W, C>(tx, c)]);
 #pragma unroll
-                for (int u = 0; u < R; u++) sum[u][c] += a[u] * b;
+                for (int u = 0; u < R; u++)
+#pragma unroll
+                    for (int v = 0; v < VEC<W, C>; v++) sum[u][c + v] += a[u] * b[v];
             }
         }
     }
 }
 
-/* to[row + R ty + i][column + tx + SIDE c] = factor[i] * sum[i][c] */
+/* to[row + R ty + i][column + column_of(tx, c)] = factor[i] * sum[i][c] */
 template <class T, class W, int R, int C>
 static __device__ __forceinline__ void put_rows(const matrix<T> &to, int row, int column, const W (&sum)[R][C],
                                                 const W (&factor)[R])
@@ -123,7 +133,7 @@ static __device__ __forceinline__ void put_rows(const matrix<T> &to, int row, in
     for (int i = 0; i < R; i++)
 #pragma unroll
         for (int c = 0; c < C; c++) {
-            const int at = column + tx + SIDE * c, r = row + R * ty + i;
+            const int at = column + column_of<W, C>(tx, c), r = row + R * ty + i;
 
             if (r < to.n && at < to.d) to.at[r * to.ld + at] = narrowed<T>(sum[i][c] * factor[i]);
         }

@@ -66,9 +66,16 @@ template <> __device__ __forceinline__ double larger<double>(double x, double y)
 
 template <int N, class E> __device__ __forceinline__ void load(E (&to)[N], const E *from)
 {
-    static_assert(N == 1 || (sizeof(E) >= 4 && N * sizeof(E) % 16 == 0), "one element or whole vectors");
+    constexpr int BYTES = N * (int)sizeof(E);
+
+    static_assert(N == 1 || BYTES == 8 || (sizeof(E) >= 4 && BYTES % 16 == 0),
+                  "one element, half a vector, or whole ones");
     if constexpr (N == 1) {
         to[0] = from[0];
+    } else if constexpr (BYTES == 8) {
+        const uint2 bits = *reinterpret_cast<const uint2 *>(from);
+
+        memcpy(to, &bits, 8);
     } else {
 #pragma unroll
         for (int i = 0; i < N; i += PACK<E>) {
