@@ -6,7 +6,7 @@
 #include "cuda/cuda.h"
 #include "cuda/nccl.h"
 
-enum { WORKSPACE_BYTES = 32 << 20 };
+enum { WORKSPACE_BYTES = 32 << 20, CHUNK_TOKENS = 2048 };
 
 /* The launchers of kernels/cuda and src/cuda, weak: one that is not there is named when a table is asked for. */
 #define KERNEL(name, family, arguments, help)                                                                          \
@@ -19,7 +19,9 @@ enum { WORKSPACE_BYTES = 32 << 20 };
 /* Left out where NCCL's header is not installed. */
 extern __typeof__(nccl_comm_open) nccl_comm_open __attribute__((weak));
 
-#define TABLE(type_id) .device = "cuda", .level = "cuda", .type = (type_id), .workspace_bytes = WORKSPACE_BYTES
+#define TABLE(type_id)                                                                                                 \
+    .device = "cuda", .level = "cuda", .type = (type_id), .workspace_bytes = WORKSPACE_BYTES,                          \
+    .chunk_tokens = CHUNK_TOKENS
 
 #define KERNEL(name, family, arguments, help) .name = name##_bfloat16_cuda,
 static const struct kernels kernels_bfloat16 = {
