@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-# timeout: 400
+# timeout: 600
 """Proves that the tests of numbers can fail: plants one mistake after the other into a copy of the tree and expects the named test to fail.
 
 The mistakes stand in mutations.txt, never in the code. The copy keeps the built objects, so each mistake costs one file and one link.
