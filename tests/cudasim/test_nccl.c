@@ -452,7 +452,13 @@ static void call_while_in_progress(void)
     ncclUniqueId id = get_id(r.rank, 0);
     config.blocking = 0;
     OK(cudaStreamCreateWithFlags(&r.stream, cudaStreamNonBlocking));
-    settle(r.comm, ncclCommInitRankConfig(&r.comm, 2, id, r.rank, &config));
+    ncclResult_t result = ncclCommInitRankConfig(&r.comm, 2, id, r.rank, &config);
+    while (r.rank == 1 && result != ncclRemoteError) { /* it is there until the other one has ended */
+        OK(ncclCommGetAsyncError(r.comm, &result));
+        usleep(100);
+    }
+    if (r.rank == 1) _exit(0);
+    settle(r.comm, result);
     float *a = floats(&r, 10, 1, 0);
     for (int i = 0; i < 50; i++) ncclAllReduce(a, a, 10, ncclFloat32, ncclMax, r.comm, r.stream);
     _exit(cudasim_reports() ? 86 : 0);
