@@ -33,7 +33,7 @@ char *ptx_shown_name(struct ptx_module *m, struct ptx_word name)
 static struct ptx_word file_of(const struct ptx_program *p, const struct ptx_place *place)
 {
     const struct ptx_module *m = p->function->module;
-    return place->file < m->n_files ? m->files[place->file] : (struct ptx_word){"", 0};
+    return place->file < m->n_files && m->files[place->file].at ? m->files[place->file] : (struct ptx_word){"", 0};
 }
 
 /* Is it a header of the toolkit? Then whoever included it is of more interest. */
