@@ -54,6 +54,14 @@ for ranks, replicas in ((2, 1), (2, 2)):
     place.check(code == 0, f"{ranks} ranks, {replicas} replicas: exit code 0, not {code}", text[-3000:])
     place.check(close(numbers(dump), on_cpu, 1e-4), f"{ranks} ranks, {replicas} replicas: the numbers of one", f"{numbers(dump)}\n{on_cpu}")
 
+LONG = ["checkpoint.enable=false", "training.steps=20", "validation.enable=false"]
+both = []
+for kind in ("cuda", "cpu"):
+    dump, code, text = run(kind, *LONG, *(["device.kernels=reference"] if kind == "cpu" else []))
+    place.check(code == 0, f"20 steps on {kind}: exit code 0, not {code}", text[-2000:])
+    both.append(numbers(dump))
+place.check(len(both[0]) == 20 and close(*both, 1e-4), "20 steps that each go on from their own weights: losses and norms within 1e-4", f"{both}")
+
 SAVE = ["checkpoint.enable=true", "checkpoint.interval=2", "training.mixed_precision_param=bfloat16"]
 whole, code, text = run("cuda", *SAVE)
 place.check(code == 0, f"bfloat16: exit code 0, not {code}", text[-3000:])

@@ -5,7 +5,6 @@
  *
  * timeout: 600
  */
-#include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -50,9 +49,12 @@ static void test_float32(void **state)
         .n_replicas = 1, .n_shards = 1, .n_microbatches = 1, .type = DTYPE_FLOAT32, .is_tied = true});
 }
 
-/* Rounded to 8 bits at every store, in sums of another order: losses and norms agree to two digits. */
+/* Both round to 8 bits at every store, after sums of another order: where a sum is near the middle of two neighbours,
+ * one of them stores a value 2^-8 away. Gradients of the first step, where the weights are the same, are that near in
+ * L2, tensor by tensor; afterwards weights drift apart by such steps. */
 static void test_bfloat16(void **state)
 {
+    static const struct equivalence_bounds bounds = {2e-2, 1e-3, 1e-2, 1e-2, 2e-2};
     struct equivalence_case c = {
         .n_replicas = 1, .n_shards = 1, .n_microbatches = 2, .type = DTYPE_BFLOAT16, .sequences = SEQUENCES};
     struct equivalence_result want, got;
@@ -61,11 +63,7 @@ static void test_bfloat16(void **state)
     equivalence_run_threads(&c, &want);
     c.device = RIG_GPU;
     equivalence_run_threads(&c, &got);
-    for (int i = 0; i < EQUIVALENCE_STEPS; i++) {
-        assert_true(fabs(got.loss[i] - want.loss[i]) <= 1e-2 * want.loss[i]);
-        assert_true(fabs(got.norm[i] - want.norm[i]) <= 5e-2 * want.norm[i]);
-    }
-    assert_true(fabs(got.validation_loss - want.validation_loss) <= 1e-2 * want.validation_loss);
+    equivalence_assert_within("bfloat16 on the GPU", &bounds, &got, &want);
     equivalence_release(&want);
     equivalence_release(&got);
 }
