@@ -118,7 +118,7 @@ $(B)/generated/%.pb-c.c: third_party/proto/%.proto
 $(B)/tests/%: $(B)/tests/%.o $(SUPPORT:%.c=$(B)/%.o) $(B)/libctitan.a
 	$(CC) $(LDFLAGS) -o $@ $(filter %.o,$^) -Wl,--whole-archive $(B)/libctitan.a -Wl,--no-whole-archive -lcmocka $(LDLIBS)
 # the list of kernel cases serves tests and bench
-$(B)/tests/kernels/test_kernels $(B)/tests/kernels/test_gradients $(B)/tests/cuda/test_kernels $(B)/bench/bench_kernels: $(B)/tests/kernels/cases.o
+$(B)/tests/kernels/test_kernels $(B)/tests/kernels/test_gradients $(B)/tests/cuda/test_kernels $(B)/bench/bench_kernels $(B)/bench/bench_gpu_kernels: $(B)/tests/kernels/cases.o
 # plugins that are wrong, each in its way
 FAKES := $(foreach fake,good none abi version symbol,$(B)/tests/device/test_plugin_fakes/$(fake)/libctitan_cuda.so)
 $(FAKES): tests/device/fake_plugin.c $(wildcard src/device/*.h) Makefile

@@ -113,7 +113,11 @@ if ((!rehearsal)); then
     section memcheck 45 bash -c "$(declare -f sanitizer); sanitizer --tool memcheck $build/tests/cuda/test_kernels"
     section racecheck 45 bash -c "$(declare -f sanitizer); sanitizer --tool racecheck $build/tests/cuda/test_kernels"
 fi
-section kernels 40 "$build/bench/bench_kernels" --device cuda --type bfloat16 ${rehearsal:+}
+if ((rehearsal)); then
+    section kernels 100 env CUDASIM_DATA=0 CUDASIM_MEMORY=40G "$build/bench/bench_gpu_kernels" --tokens 32 --elements 65536 --kernel e
+else
+    section kernels 60 "$build/bench/bench_gpu_kernels"
+fi
 export -f train peer
 export results build python
 if ((rehearsal)); then

@@ -131,19 +131,20 @@ static void put_to_all(struct ptx_warp *w, const struct ptx_insn *i, uint32_t ma
     }
 }
 
+static const uint8_t *device_byte(uint64_t address) { return sim_alias + (address - SIM_BASE); }
+
 /* From where each lane says, in device memory. */
 static void put_gathered(struct ptx_warp *w, const struct ptx_insn *i, uint32_t mask, const uint64_t *addresses)
 {
-    const uint8_t *from = sim_alias - SIM_BASE;
     void *slot = w->registers + i->list[0];
     if (i->count != 1 || i->bytes != i->width[0])
-        PTX_EACH(lane, mask) put_elements(w, i, lane, from + addresses[lane]);
+        PTX_EACH(lane, mask) put_elements(w, i, lane, device_byte(addresses[lane]));
     else if (i->bytes == 2)
-        PTX_EACH(lane, mask)((ptx_u16 *)slot)[lane] = *(const ptx_u16 *)(from + addresses[lane]);
+        PTX_EACH(lane, mask)((ptx_u16 *)slot)[lane] = *(const ptx_u16 *)device_byte(addresses[lane]);
     else if (i->bytes == 4)
-        PTX_EACH(lane, mask)((ptx_u32 *)slot)[lane] = *(const ptx_u32 *)(from + addresses[lane]);
+        PTX_EACH(lane, mask)((ptx_u32 *)slot)[lane] = *(const ptx_u32 *)device_byte(addresses[lane]);
     else
-        PTX_EACH(lane, mask)((ptx_u64 *)slot)[lane] = *(const ptx_u64 *)(from + addresses[lane]);
+        PTX_EACH(lane, mask)((ptx_u64 *)slot)[lane] = *(const ptx_u64 *)device_byte(addresses[lane]);
 }
 
 static void put_run(struct ptx_warp *w, const struct ptx_insn *i, unsigned first, unsigned n, const uint8_t *p)
