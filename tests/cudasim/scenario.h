@@ -17,6 +17,16 @@ struct scenario {
     const char *environment; /* "CUDASIM_SEED=3 CUDASIM_DATA=0"; NULL: as it is */
     int processes;           /* that run it at the same time; 0: one */
 };
+/* Rows of one process each. */
+#define GOOD_IN(name_, environment_)                                                                                   \
+    {                                                                                                                  \
+        .name = #name_, .run = name_, .environment = environment_                                                      \
+    }
+#define GOOD(name_) GOOD_IN(name_, NULL)
+#define BUG(name_, report_)                                                                                            \
+    {                                                                                                                  \
+        .name = #name_, .run = name_, .report = report_                                                                \
+    }
 /* The body of main. */
 int scenarios_main(int argc, char **argv, const struct scenario *all, size_t n);
 int scenario_rank(void);         /* of this process among those that run the scenario */

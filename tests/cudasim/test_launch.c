@@ -221,18 +221,6 @@ static void launch_on_the_default_stream(void)
 
 int main(int argc, char **argv)
 {
-#define GOOD(name)                                                                                                     \
-    {                                                                                                                  \
-#name, name, NULL, NULL, 0                                                                                     \
-    }
-#define GOOD_IN(name, environment)                                                                                     \
-    {                                                                                                                  \
-#name, name, NULL, environment, 0                                                                              \
-    }
-#define BUG(name, report)                                                                                              \
-    {                                                                                                                  \
-#name, name, report, NULL, 0                                                                                   \
-    }
     static const struct scenario all[] = {
         GOOD(kernels_run),
         GOOD(an_event_orders_kernels),

@@ -508,18 +508,6 @@ static void a_chosen_product_fails(void)
 
 int main(int argc, char **argv)
 {
-#define GOOD(name)                                                                                                     \
-    {                                                                                                                  \
-#name, name, NULL, NULL, 0                                                                                     \
-    }
-#define GOOD_IN(name, environment)                                                                                     \
-    {                                                                                                                  \
-#name, name, NULL, environment, 0                                                                              \
-    }
-#define BUG(name, report)                                                                                              \
-    {                                                                                                                  \
-#name, name, report, NULL, 0                                                                                   \
-    }
     static const struct scenario all[] = {
         GOOD(products_are_right),
         {"products_are_right_seed_5", products_are_right, NULL, "CUDASIM_SEED=5", 0},

@@ -472,40 +472,40 @@ static void communicator_leak(void)
 
 int main(int argc, char **argv)
 {
-#define GOOD(name, n, environment)                                                                                     \
+#define GOOD_RANKS(name, n, environment)                                                                               \
     {                                                                                                                  \
 #name, name, NULL, environment, n                                                                              \
     }
-#define BUG(name, n, report)                                                                                           \
+#define BUG_RANKS(name, n, report)                                                                                     \
     {                                                                                                                  \
 #name, name, report, "CUDASIM_NCCL_TIMEOUT=1", n                                                               \
     }
     static const struct scenario all[] = {
-        GOOD(collectives_of_2, 2, NULL),
-        GOOD(collectives_of_4, 4, "CUDASIM_SEED=3"),
-        GOOD(collectives_of_threads, 1, NULL),
-        GOOD(bfloat16_is_rounded, 2, NULL),
-        GOOD(messages_round_a_ring, 3, NULL),
-        GOOD(a_rank_that_looks_away_does_its_part, 2, NULL),
-        GOOD(two_communicators_crosswise, 2, NULL),
+        GOOD_RANKS(collectives_of_2, 2, NULL),
+        GOOD_RANKS(collectives_of_4, 4, "CUDASIM_SEED=3"),
+        GOOD_RANKS(collectives_of_threads, 1, NULL),
+        GOOD_RANKS(bfloat16_is_rounded, 2, NULL),
+        GOOD_RANKS(messages_round_a_ring, 3, NULL),
+        GOOD_RANKS(a_rank_that_looks_away_does_its_part, 2, NULL),
+        GOOD_RANKS(two_communicators_crosswise, 2, NULL),
         {"two_communicators_crosswise_seed_2", two_communicators_crosswise, NULL, "CUDASIM_SEED=2", 2},
-        GOOD(calls_in_progress, 2, "CUDASIM_SEED=1"),
-        GOOD(an_abort_ends_the_wait, 2, NULL),
-        GOOD(a_lost_rank_is_an_error, 2, NULL),
-        GOOD(a_chosen_call_fails, 2, "CUDASIM_FAIL=nccl:2"),
-        GOOD(without_data_calls_still_meet, 2, "CUDASIM_DATA=0"),
-        BUG(different_counts, 2, "do not call alike: rank"),
-        BUG(different_types, 2, "do not call alike: rank"),
-        BUG(different_order, 2, "do not call alike: rank"),
-        BUG(missing_peer, 2,
-            "rank 0 of 2 waited too long for its peers; rank 0 waits in ncclAllReduce (call 1: 10 elements"),
-        BUG(missing_rank, 2, "rank 1 has not joined"),
-        BUG(both_send_first, 2, "waits in ncclSend"),
-        BUG(message_of_another_size, 2, "rank 0 sends 40 bytes of type 7, rank 1 receives 36 bytes"),
-        BUG(receive_buffer_too_small, 2, "ncclAllGather: the receive buffer: 80 bytes at"),
-        BUG(collective_beside_a_copy, 2, "stream hazard: "),
+        GOOD_RANKS(calls_in_progress, 2, "CUDASIM_SEED=1"),
+        GOOD_RANKS(an_abort_ends_the_wait, 2, NULL),
+        GOOD_RANKS(a_lost_rank_is_an_error, 2, NULL),
+        GOOD_RANKS(a_chosen_call_fails, 2, "CUDASIM_FAIL=nccl:2"),
+        GOOD_RANKS(without_data_calls_still_meet, 2, "CUDASIM_DATA=0"),
+        BUG_RANKS(different_counts, 2, "do not call alike: rank"),
+        BUG_RANKS(different_types, 2, "do not call alike: rank"),
+        BUG_RANKS(different_order, 2, "do not call alike: rank"),
+        BUG_RANKS(missing_peer, 2,
+                  "rank 0 of 2 waited too long for its peers; rank 0 waits in ncclAllReduce (call 1: 10 elements"),
+        BUG_RANKS(missing_rank, 2, "rank 1 has not joined"),
+        BUG_RANKS(both_send_first, 2, "waits in ncclSend"),
+        BUG_RANKS(message_of_another_size, 2, "rank 0 sends 40 bytes of type 7, rank 1 receives 36 bytes"),
+        BUG_RANKS(receive_buffer_too_small, 2, "ncclAllGather: the receive buffer: 80 bytes at"),
+        BUG_RANKS(collective_beside_a_copy, 2, "stream hazard: "),
         {"call_while_in_progress", call_while_in_progress, "still has a call in progress", "CUDASIM_SEED=1", 2},
-        BUG(communicator_leak, 2, "leak: 1 NCCL communicators"),
+        BUG_RANKS(communicator_leak, 2, "leak: 1 NCCL communicators"),
     };
     return scenarios_main(argc, argv, all, sizeof all / sizeof *all);
 }

@@ -356,18 +356,6 @@ static void malloc_where_forbidden(void)
 
 int main(int argc, char **argv)
 {
-#define GOOD(name)                                                                                                     \
-    {                                                                                                                  \
-#name, name, NULL, NULL, 0                                                                                     \
-    }
-#define GOOD_IN(name, environment)                                                                                     \
-    {                                                                                                                  \
-#name, name, NULL, environment, 0                                                                              \
-    }
-#define BUG(name, report)                                                                                              \
-    {                                                                                                                  \
-#name, name, report, NULL, 0                                                                                   \
-    }
     static const struct scenario all[] = {
         GOOD(round_trip),
         GOOD_IN(device_is_described, "CUDASIM_MEMORY=64M CUDASIM_DEVICES=2"),

@@ -278,37 +278,37 @@ static void cuda_in_a_host_function(void)
 
 int main(int argc, char **argv)
 {
-#define GOOD(name)                                                                                                     \
+#define GOOD_SEEDS(name)                                                                                               \
     {#name, name, NULL, NULL, 0}, {#name "_seed_1", name, NULL, "CUDASIM_SEED=1", 0},                                  \
         {#name "_seed_2", name, NULL, "CUDASIM_SEED=2", 0},                                                            \
     {                                                                                                                  \
 #name "_seed_3", name, NULL, "CUDASIM_SEED=3", 0                                                               \
     }
-#define BUG(name, report)                                                                                              \
+#define BUG_SEEDS(name, report)                                                                                        \
     {#name, name, report, NULL, 0}, {#name "_seed_1", name, report, "CUDASIM_SEED=1", 0},                              \
     {                                                                                                                  \
 #name "_seed_2", name, report, "CUDASIM_SEED=2", 0                                                             \
     }
     static const struct scenario all[] = {
-        GOOD(an_event_orders_two_streams),
-        GOOD(the_host_orders_two_streams),
-        GOOD(an_event_is_recorded_again),
-        GOOD(parts_of_a_block_are_apart),
+        GOOD_SEEDS(an_event_orders_two_streams),
+        GOOD_SEEDS(the_host_orders_two_streams),
+        GOOD_SEEDS(an_event_is_recorded_again),
+        GOOD_SEEDS(parts_of_a_block_are_apart),
         {"only_what_is_needed_runs", only_what_is_needed_runs, NULL, NULL, 0},
-        GOOD(blocking_streams_follow_the_default_one),
-        GOOD(time_passes),
+        GOOD_SEEDS(blocking_streams_follow_the_default_one),
+        GOOD_SEEDS(time_passes),
         {"functions_of_the_host_run_in_order", functions_of_the_host_run_in_order, NULL, NULL, 0},
-        GOOD(streams_come_and_go),
-        BUG(read_without_event, "stream hazard: "),
-        BUG(write_without_event, "stream hazard: cudaMemsetAsync on stream"),
-        BUG(write_after_read_without_event, "stream hazard"),
-        BUG(event_never_recorded, "never recorded"),
-        BUG(event_synchronised_but_never_recorded, "never recorded"),
-        BUG(event_recorded_too_early, "stream hazard"),
-        BUG(blocking_copy_beside_a_stream, "stream hazard: "),
-        BUG(destroyed_stream, "is not a stream, or was destroyed"),
+        GOOD_SEEDS(streams_come_and_go),
+        BUG_SEEDS(read_without_event, "stream hazard: "),
+        BUG_SEEDS(write_without_event, "stream hazard: cudaMemsetAsync on stream"),
+        BUG_SEEDS(write_after_read_without_event, "stream hazard"),
+        BUG_SEEDS(event_never_recorded, "never recorded"),
+        BUG_SEEDS(event_synchronised_but_never_recorded, "never recorded"),
+        BUG_SEEDS(event_recorded_too_early, "stream hazard"),
+        BUG_SEEDS(blocking_copy_beside_a_stream, "stream hazard: "),
+        BUG_SEEDS(destroyed_stream, "is not a stream, or was destroyed"),
         {"work_left_at_the_end", work_left_at_the_end, "streams hold work at the end", NULL, 0},
-        BUG(cuda_in_a_host_function, "inside a function of cudaLaunchHostFunc"),
+        BUG_SEEDS(cuda_in_a_host_function, "inside a function of cudaLaunchHostFunc"),
     };
     return scenarios_main(argc, argv, all, sizeof all / sizeof *all);
 }
