@@ -26,9 +26,6 @@ wrapper.chmod(0o755)
 
 def run(what, ranks, **environment):
     code, out, errors = place.run(place.new_dump(), RUN, seconds=90, NGPU=ranks, CTITAN_PROGRAM=wrapper, **environment)
-    if code == 2 and "device.kind=cuda: " in out + errors:
-        place.remove()
-        e2e.skip((out + errors).strip().splitlines()[-1])
     place.check(code is not None, f"{what}, {ranks} ranks: an end within 90 s", (out + errors)[-1500:])
     return code, out + errors
 

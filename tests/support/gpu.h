@@ -7,7 +7,8 @@
 
 enum { GPU_SKIPPED = 77 }; /* the exit code of a program whose tests cannot run here */
 
-/* false: there is none, and why is printed. */
+/* false: CTITAN_CUDA=real, and there is none; why is printed. On the simulator there always is one: else the program
+ * ends with 1. */
 bool gpu_is_here(void);
 
 /* Fails the running test when it cannot be opened. */
